@@ -1,0 +1,1 @@
+//! Devices: the Dev trait, loopback, pcap, fault injector, software segmentation.

@@ -1,0 +1,1 @@
+//! Prefetch behind a safe function.

@@ -1,0 +1,1 @@
+//! A deterministic world of stacks and bad links, replayed by seed.

@@ -1,0 +1,1 @@
+//! Linux TUN/TAP ports with the virtio-net header.
