@@ -1,0 +1,24 @@
+//! The owned packet buffer.
+
+/// One packet's bytes, owned and moved, never shared. Dropping it gives the memory back to where it came from.
+///
+/// The bytes are contiguous. A device whose packets come in several pieces joins them, or hands out buffers large enough.
+pub trait Buf {
+    /// The bytes that are left of the packet.
+    fn bytes(&self) -> &[u8];
+
+    /// The same, to be written.
+    fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Gives up the first `n` bytes (all of them when there are fewer).
+    fn trim_front(&mut self, n: usize);
+
+    /// Keeps only the first `len` bytes (nothing changes when there are fewer).
+    fn truncate(&mut self, len: usize);
+
+    /// How many bytes of memory the buffer holds on to, however few are left of the packet. Receive windows are
+    /// honest only when they count this (a one-byte segment in a 2 KiB buffer costs 2 KiB).
+    fn footprint(&self) -> usize {
+        self.bytes().len()
+    }
+}

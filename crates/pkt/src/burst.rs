@@ -1,0 +1,77 @@
+//! A burst: what one look at a device brings.
+
+use crate::{Buf, RxMeta};
+
+/// Packets in one burst at most.
+pub const BURST: usize = 64;
+
+/// Up to [`BURST`] received packets with what their device said of them. Filled by a device, drained by the stack.
+pub struct Burst<B> {
+    slots: [Option<(B, RxMeta)>; BURST],
+    len: usize,
+}
+
+impl<B: Buf> Burst<B> {
+    /// An empty burst.
+    pub fn new() -> Burst<B> {
+        Burst { slots: [const { None }; BURST], len: 0 }
+    }
+
+    /// Packets in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many more packets fit.
+    #[inline]
+    pub fn room(&self) -> usize {
+        BURST - self.len
+    }
+
+    /// Adds a packet; gives it back when the burst is full.
+    #[inline]
+    pub fn push(&mut self, buf: B, meta: RxMeta) -> Result<(), B> {
+        match self.slots.get_mut(self.len) {
+            Some(slot) => {
+                *slot = Some((buf, meta));
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(buf),
+        }
+    }
+
+    /// The packet at `index`, counted from the oldest, if it was not taken yet.
+    #[inline]
+    pub fn peek(&self, index: usize) -> Option<&(B, RxMeta)> {
+        self.slots.get(index)?.as_ref()
+    }
+
+    /// Takes the packet at `index` out; the others keep their places until [`Burst::clear`].
+    #[inline]
+    pub fn take(&mut self, index: usize) -> Option<(B, RxMeta)> {
+        self.slots.get_mut(index)?.take()
+    }
+
+    /// Drops whatever was not taken and starts over.
+    #[inline]
+    pub fn clear(&mut self) {
+        for slot in &mut self.slots[..self.len] {
+            *slot = None;
+        }
+        self.len = 0;
+    }
+}
+
+impl<B: Buf> Default for Burst<B> {
+    fn default() -> Self {
+        Burst::new()
+    }
+}
