@@ -1,0 +1,162 @@
+//! `cargo xtask ci`: the gates, one after the other.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::run::{cargo, run, run_tests};
+use crate::tally::Tally;
+
+/// Which gates to run, and how.
+#[derive(Args, Debug, Default)]
+pub struct Options {
+    /// Run the remaining gates after one has failed
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Run only this gate (may be repeated)
+    #[arg(long, value_name = "STEP")]
+    pub only: Vec<String>,
+    /// Leave this gate out (may be repeated)
+    #[arg(long, value_name = "STEP")]
+    pub skip: Vec<String>,
+}
+
+/// One gate.
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Path) -> Result<Outcome>,
+}
+
+/// How a gate ended, when it could be run at all.
+#[allow(dead_code)] // The gates that use every variant come with the next change.
+enum Outcome {
+    /// It holds; the text says what was looked at, and may be empty.
+    Holds(String),
+    /// It does not hold, and has said why.
+    Refused(String),
+    /// What the gate would run is not in this tree.
+    Absent(String),
+    /// Tests ran. The text says how the command failed, if it did.
+    Tested(Tally, Option<String>),
+}
+
+/// The gates in the order in which they run: the quick ones first.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", what: "the code is formatted", run: fmt },
+    Step { name: "clippy", what: "no lint speaks up", run: clippy },
+    Step { name: "tests", what: "cargo test --workspace", run: tests },
+    Step { name: "docs", what: "the documentation builds without a warning", run: docs },
+];
+
+fn fmt(root: &Path) -> Result<Outcome> {
+    run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
+    Ok(Outcome::Holds(String::new()))
+}
+
+fn clippy(root: &Path) -> Result<Outcome> {
+    run(&mut cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    Ok(Outcome::Holds(String::new()))
+}
+
+fn tests(root: &Path) -> Result<Outcome> {
+    // Every test program runs, also after one has failed, so that one run shows everything that is broken.
+    let (tally, failure) = run_tests(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"]))?;
+    Ok(Outcome::Tested(tally, failure))
+}
+
+fn docs(root: &Path) -> Result<Outcome> {
+    run(cargo(root, &["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::Holds(String::new()))
+}
+
+/// One line of the table at the end.
+struct Line {
+    name: &'static str,
+    word: &'static str,
+    took: Duration,
+    note: String,
+}
+
+/// Runs the gates on the workspace at `root`, prints a table, and last of all the line `N passed, N failed`.
+///
+/// The line adds up the tests of all test programs. A gate that fails and is not a failed test counts as one failure, so that
+/// the line never says `0 failed` when something was refused. The answer is whether everything held.
+pub fn ci(root: &Path, options: &Options) -> Result<bool> {
+    let steps = chosen(options)?;
+    let started = Instant::now();
+    let mut total = Tally::default();
+    let mut lines: Vec<Line> = Vec::new();
+    let mut held = true;
+    for (index, step) in steps.iter().enumerate() {
+        if !held && !options.keep_going {
+            lines.push(Line { name: step.name, word: "not run", took: Duration::ZERO, note: String::new() });
+            continue;
+        }
+        println!("── {} of {}: {} ({})", index + 1, steps.len(), step.name, step.what);
+        let began = Instant::now();
+        let outcome = (step.run)(root);
+        let took = began.elapsed();
+        let (word, note) = judge(outcome, &mut total);
+        held &= word != "FAILED";
+        println!("── {} {word} in {}{}", step.name, seconds(took), comma(&note));
+        lines.push(Line { name: step.name, word, took, note });
+    }
+    println!();
+    for Line { name, word, took, note } in &lines {
+        println!("{name:<8} {word:<8} {:>8}  {note}", seconds(*took));
+    }
+    println!("{:<8} {:<8} {:>8}", "all", if held { "ok" } else { "FAILED" }, seconds(started.elapsed()));
+    println!("{total}");
+    Ok(held)
+}
+
+/// Turns how a gate ended into the word for the table and a remark, and adds to the count of tests.
+fn judge(outcome: Result<Outcome>, total: &mut Tally) -> (&'static str, String) {
+    match outcome {
+        Ok(Outcome::Holds(note)) => ("ok", note),
+        Ok(Outcome::Absent(why)) => ("absent", why),
+        Ok(Outcome::Tested(tally, None)) => {
+            total.add(tally);
+            ("ok", tally.to_string())
+        }
+        Ok(Outcome::Tested(tally, Some(failure))) => {
+            total.add(tally);
+            // A program that did not compile, or died, has no failed test to show.
+            total.failed += u64::from(tally.failed == 0);
+            ("FAILED", format!("{tally}; {failure}"))
+        }
+        Ok(Outcome::Refused(note)) => {
+            total.failed += 1;
+            ("FAILED", note)
+        }
+        Err(error) => {
+            total.failed += 1;
+            ("FAILED", format!("{error:#}"))
+        }
+    }
+}
+
+fn chosen(options: &Options) -> Result<Vec<&'static Step>> {
+    for name in options.only.iter().chain(&options.skip) {
+        if !STEPS.iter().any(|step| step.name == name) {
+            let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+            bail!("there is no gate named `{name}`; the gates are: {}", names.join(" "));
+        }
+    }
+    let wanted = |step: &&Step| {
+        let named = |list: &[String]| list.iter().any(|name| name == step.name);
+        (options.only.is_empty() || named(&options.only)) && !named(&options.skip)
+    };
+    Ok(STEPS.iter().filter(wanted).collect())
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+fn comma(note: &str) -> String {
+    if note.is_empty() { String::new() } else { format!(": {note}") }
+}

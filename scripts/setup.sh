@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs the Debian packages named as arguments that are missing, and checks that cargo is present and new enough.
+# Run it through `make setup`, which holds the list of packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+install_missing() {
+    local missing=() package
+    for package in "$@"; do
+        # "install ok installed" is the only state in which the files are there.
+        [[ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)" == "install ok installed" ]] || missing+=("$package")
+    done
+    if ((${#missing[@]} == 0)); then
+        return
+    fi
+    local as_root=()
+    if ((EUID != 0)); then
+        if ! command -v sudo >/dev/null; then
+            echo "setup: these packages are missing, and there is neither root nor sudo to install them: ${missing[*]}" >&2
+            echo "setup: as root run: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "setup: installing ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+how_to_get_cargo() {
+    cat >&2 <<TEXT
+setup: $1
+setup: Clearway needs Rust $2 or newer, with rustfmt and clippy. Get it in one of two ways:
+  any Linux:            curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- --profile default
+                        (if rustup is there already: rustup update stable && rustup component add rustfmt clippy)
+  Debian 13 or newer:   apt-get install cargo rustc rustfmt rust-clippy
+                        (the cargo of Debian 12 is too old: take rustup there)
+TEXT
+    exit 1
+}
+
+check_cargo() {
+    local wanted found oldest
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    if ! command -v cargo >/dev/null; then
+        how_to_get_cargo "cargo is not installed." "$wanted"
+    fi
+    if ! found=$(cargo --version 2>/dev/null); then
+        how_to_get_cargo "cargo is installed, but 'cargo --version' fails." "$wanted"
+    fi
+    found=$(awk '{ print $2 }' <<<"$found")
+    oldest=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)
+    if [[ "$oldest" != "$wanted" ]]; then
+        how_to_get_cargo "cargo $found is too old." "$wanted"
+    fi
+    local tool
+    for tool in fmt clippy; do
+        if ! cargo "$tool" --version >/dev/null 2>&1; then
+            how_to_get_cargo "'cargo $tool' is missing." "$wanted"
+        fi
+    done
+}
+
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+    install_missing "$@"
+else
+    echo "setup: this is not a Debian system, so nothing is installed; see to the equivalents of: $*" >&2
+fi
+check_cargo
