@@ -1,1 +1,3 @@
+//! The `clearway` binary.
+
 fn main() {}
