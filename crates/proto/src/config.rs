@@ -1,0 +1,155 @@
+//! What a stack is told at start, and what a connection may be told of its own.
+
+use clearway_base::Duration;
+
+use crate::limits::Limits;
+
+/// A stack's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many of each thing.
+    pub limits: Limits,
+    /// TCP, for all connections.
+    pub tcp: TcpConfig,
+    /// Secret key for initial sequence numbers, SYN cookies, port choice and table hashes (RFC 6528, 6056, 4987).
+    /// Must come from the system's random source; a simulator may fix it.
+    pub secret: [u8; 32],
+}
+
+/// TCP's settings for the whole stack. Times are as Linux has them unless the field says otherwise.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// What each new connection starts with.
+    pub defaults: ConnOptions,
+    /// Offer and accept window scaling (RFC 7323 2).
+    pub window_scaling: bool,
+    /// Offer and accept timestamps (RFC 7323 3).
+    pub timestamps: bool,
+    /// Offer and accept selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Lower bound of the retransmission timeout. RFC 6298 2.4 says one second; 200 ms is what the Internet runs on.
+    pub rto_min: Duration,
+    /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s).
+    pub rto_max: Duration,
+    /// Retransmission timeout before the first round-trip sample (RFC 6298 2.1).
+    pub rto_initial: Duration,
+    /// Retransmissions of a SYN before connect fails.
+    pub syn_retries: u8,
+    /// Retransmissions of a SYN-ACK before a handshake that a stranger began is forgotten.
+    pub syn_ack_retries: u8,
+    /// Retransmissions of data before the connection fails, unless its user timeout says otherwise (RFC 9293 3.8.3, R2).
+    pub retries: u8,
+    /// How long an acknowledgement may wait for company (RFC 9293 3.8.6.3: below 500 ms).
+    pub delayed_ack: Duration,
+    /// Length of TIME-WAIT (2 MSL).
+    pub time_wait: Duration,
+    /// How long a connection without owner stays in FIN-WAIT-2.
+    pub fin_wait_2: Duration,
+    /// Send SYN cookies when the table of half-open connections or a listener's backlog is full (RFC 4987 3.6).
+    pub syn_cookies: bool,
+    /// Initial congestion window in segments (RFC 6928).
+    pub initial_window: u8,
+    /// Range of ephemeral ports, both ends included (RFC 6056 3.2).
+    pub ephemeral_ports: (u16, u16),
+    /// Largest receive window offered, in bytes; decides the window scale.
+    pub max_receive_window: u32,
+    /// Bytes that one connection may send before the next one's turn comes.
+    pub quantum: u32,
+}
+
+/// Options of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnOptions {
+    /// No waiting for more data behind unacknowledged small segments (TCP_NODELAY; RFC 9293 3.7.4 otherwise).
+    pub nodelay: bool,
+    /// Only full segments leave until this is taken back (TCP_CORK).
+    pub cork: bool,
+    /// Probe a silent peer (RFC 9293 3.8.4).
+    pub keepalive: Option<Keepalive>,
+    /// Give up when data stays unacknowledged this long (RFC 5482); zero: retransmission count decides.
+    pub user_timeout: Duration,
+    /// Upper bound of the segment size, in payload bytes; zero: the link decides.
+    pub max_segment: u16,
+    /// Congestion control.
+    pub congestion: Congestion,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub tos: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub ttl: u8,
+    /// Urgent data stays in the stream (SO_OOBINLINE; RFC 6093 recommends it and this is the default here).
+    pub urgent_inline: bool,
+}
+
+/// When and how often to probe a silent peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Probes without answer before the connection fails.
+    pub count: u8,
+}
+
+/// A congestion control algorithm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Congestion {
+    /// NewReno (RFC 5681, 6582).
+    Reno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+}
+
+impl Default for Keepalive {
+    fn default() -> Keepalive {
+        Keepalive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), count: 9 }
+    }
+}
+
+impl Default for ConnOptions {
+    fn default() -> ConnOptions {
+        ConnOptions {
+            nodelay: false,
+            cork: false,
+            keepalive: None,
+            user_timeout: Duration::ZERO,
+            max_segment: 0,
+            congestion: Congestion::Cubic,
+            tos: 0,
+            ttl: 64,
+            urgent_inline: true,
+        }
+    }
+}
+
+impl Default for TcpConfig {
+    fn default() -> TcpConfig {
+        TcpConfig {
+            defaults: ConnOptions::default(),
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(120),
+            rto_initial: Duration::from_secs(1),
+            syn_retries: 6,
+            syn_ack_retries: 5,
+            retries: 15,
+            delayed_ack: Duration::from_millis(40),
+            time_wait: Duration::from_secs(60),
+            fin_wait_2: Duration::from_secs(60),
+            syn_cookies: true,
+            initial_window: 10,
+            ephemeral_ports: (32_768, 60_999),
+            max_receive_window: 4 * 1024 * 1024,
+            quantum: 256 * 1024,
+        }
+    }
+}
+
+impl Config {
+    /// The defaults, with the caller's secret.
+    pub fn new(secret: [u8; 32]) -> Config {
+        Config { limits: Limits::default(), tcp: TcpConfig::default(), secret }
+    }
+}

@@ -1,0 +1,1 @@
+//! Filled by the authors of the core.

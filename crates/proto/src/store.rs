@@ -1,0 +1,87 @@
+//! Where bytes live. The state machine speaks of ranges of sequence space only; what a range holds is behind these two traits.
+//!
+//! A store is one object per stack, an arena; what it keeps per connection is a small `Queue` inside the connection.
+//! An idle connection's queue holds nothing of the arena.
+
+use clearway_pkt::Buf;
+
+/// The types that a stack is built over.
+pub trait Env {
+    /// The packet buffers that devices hand in.
+    type Buf: Buf;
+    /// Where received bytes wait for their owner.
+    type Rx: RxStore<Self::Buf>;
+    /// Where written bytes wait until they are acknowledged.
+    type Tx: TxStore;
+}
+
+/// Received bytes.
+///
+/// ```text
+///        consumed      in order, unread      holes and out-of-order pieces
+///   ──────────────┬───────────────────────┬──────────────────────────────────▶ sequence space
+///                 └ front                  └ edge (RCV.NXT): `at` counts from here
+/// ```
+pub trait RxStore<B: Buf> {
+    /// What is kept per connection; small.
+    type Queue;
+
+    /// A queue for a new connection whose owner gave `token`; None when there is no memory for one more.
+    fn open(&mut self, token: u64) -> Option<Self::Queue>;
+
+    /// The connection is gone; all memory of its queue is free again.
+    fn close(&mut self, queue: Self::Queue);
+
+    /// Keeps the bytes of `buf`, whose first byte lies `at` bytes past the edge. The caller has cut `buf` to bytes that are not here yet.
+    /// Returns how many were kept, counted from the first; fewer than all when memory is short.
+    fn write(&mut self, queue: &mut Self::Queue, at: u32, buf: B) -> u32;
+
+    /// The edge moves `n` bytes up, over bytes that were all written.
+    fn advance(&mut self, queue: &mut Self::Queue, n: u32);
+
+    /// In-order bytes that the owner has not consumed.
+    fn unread(&self, queue: &Self::Queue) -> u32;
+
+    /// How many bytes past the edge the store is willing to take: what the receive window may promise.
+    fn room(&self, queue: &Self::Queue) -> u32;
+
+    /// The oldest unread in-order bytes that lie together; empty when there are none.
+    fn front<'a>(&'a self, queue: &'a Self::Queue) -> &'a [u8];
+
+    /// The owner is done with the oldest `n` unread bytes.
+    fn consume(&mut self, queue: &mut Self::Queue, n: u32);
+}
+
+/// Bytes to send. They stay here until the peer has acknowledged them; sending and sending again both only peek.
+///
+/// ```text
+///        acknowledged        sent               not sent yet
+///   ─────────────────┬────────────────────┬──────────────────────┐
+///                    └ front (SND.UNA)     └ SND.NXT              └ len
+/// ```
+pub trait TxStore {
+    /// What is kept per connection; small.
+    type Queue;
+
+    /// A queue for a new connection whose owner gave `token`; None when there is no memory for one more.
+    fn open(&mut self, token: u64) -> Option<Self::Queue>;
+
+    /// The connection is gone; all memory of its queue is free again.
+    fn close(&mut self, queue: Self::Queue);
+
+    /// Bytes held, from the front to the last one written. Another process may be adding to them: the answer may grow between two calls, never shrink.
+    fn len(&self, queue: &Self::Queue) -> u32;
+
+    /// How many more bytes would be taken by [`TxStore::write`] now.
+    fn room(&self, queue: &Self::Queue) -> u32;
+
+    /// Adds bytes at the end; returns how many were taken.
+    fn write(&mut self, queue: &mut Self::Queue, bytes: &[u8]) -> usize;
+
+    /// Copies bytes that start `at` bytes behind the front into `out`; returns how many there were. Takes `&mut` so that a store may remember
+    /// where it was: the next peek usually goes on where this one ended.
+    fn peek(&mut self, queue: &mut Self::Queue, at: u32, out: &mut [u8]) -> usize;
+
+    /// The oldest `n` bytes were acknowledged.
+    fn consume(&mut self, queue: &mut Self::Queue, n: u32);
+}
