@@ -1,1 +1,17 @@
-//! Devices: the Dev trait, loopback, pcap, fault injector, software segmentation.
+//! Devices: what a stack receives from and sends to.
+//!
+//! [`Dev`] is the whole of what a device must do. Beside it stand the devices that need no hardware (loopback, pair,
+//! a capture file played back) and the wrappers that fit round any device.
+//! Real ports live in crates of their own (`clearway-tap`); a port specification is how all of them are named on a command line.
+
+#![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod device;
+pub mod error;
+pub mod frames;
+
+pub use counters::{DevCounters, RxDrop, TxDrop};
+pub use device::{Dev, Mac};
+pub use error::DevError;
+pub use frames::{FramePool, PoolBudget};

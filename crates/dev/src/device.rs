@@ -1,0 +1,130 @@
+//! The device trait.
+
+use std::fmt;
+use std::os::fd::RawFd;
+
+use clearway_base::Instant;
+use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
+
+use crate::{DevCounters, DevError};
+
+/// One queue of one port, used by one thread.
+///
+/// A turn of the owner's loop is: [`set_now`](Dev::set_now), [`rx`](Dev::rx), any number of [`reserve`](Dev::reserve) and
+/// [`commit`](Dev::commit), [`flush`](Dev::flush). Nothing here ever waits: a frame that cannot be sent is counted and gone, as on any wire.
+///
+/// A frame begins with its Ethernet header when [`mac`](Dev::mac) says an address, and with its IP header when it says None.
+pub trait Dev {
+    /// What a received frame is handed over in.
+    type Buf: Buf;
+
+    /// Adds received frames to `burst`, at most as many as it has room for, oldest first. [`clearway_pkt::RxMeta::iface`] is left
+    /// at its default; the owner knows which interface this device is.
+    ///
+    /// An error means that the device is of no more use (its interface was removed, say); one bad frame is only counted.
+    fn rx(&mut self, burst: &mut Burst<Self::Buf>) -> Result<(), DevError>;
+
+    /// Room for one frame of `len` bytes or a few more, its bytes whatever they were; None while the device takes none, or never a frame of that length.
+    /// Only the room asked for last exists, and room that is not committed is as if it had never been asked for.
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// Sends the first `len` bytes of the room reserved last. A commit without room is ignored and counted.
+    fn commit(&mut self, len: usize, meta: TxMeta);
+
+    /// Called once at the end of a turn: whatever was committed goes out now.
+    fn flush(&mut self);
+
+    /// What the device does for the stack.
+    fn offloads(&self) -> Offloads;
+
+    /// The longest IP packet that the link carries, in bytes, without the Ethernet header.
+    fn mtu(&self) -> usize;
+
+    /// The Ethernet address of the stack on this device; None on a link that carries bare IP packets (loopback, TUN).
+    fn mac(&self) -> Option<Mac>;
+
+    /// A descriptor that is readable while frames wait; None when the device has to be asked each turn.
+    fn wait_fd(&self) -> Option<RawFd>;
+
+    /// What went through since the device was opened.
+    fn counters(&self) -> DevCounters;
+
+    /// Tells the time of this turn to devices that keep time (captures, delays). Others ignore it.
+    fn set_now(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// When the device next has something to do without being woken by [`wait_fd`](Dev::wait_fd): a frame that was delayed falls due. The owner may not
+    /// sleep past it, and calls `rx` and `flush` then. [`Instant::NEVER`] when there is nothing.
+    fn next_deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+}
+
+impl<D: Dev + ?Sized> Dev for Box<D> {
+    type Buf = D::Buf;
+    fn rx(&mut self, burst: &mut Burst<Self::Buf>) -> Result<(), DevError> {
+        (**self).rx(burst)
+    }
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        (**self).reserve(len)
+    }
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        (**self).commit(len, meta);
+    }
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+    fn offloads(&self) -> Offloads {
+        (**self).offloads()
+    }
+    fn mtu(&self) -> usize {
+        (**self).mtu()
+    }
+    fn mac(&self) -> Option<Mac> {
+        (**self).mac()
+    }
+    fn wait_fd(&self) -> Option<RawFd> {
+        (**self).wait_fd()
+    }
+    fn counters(&self) -> DevCounters {
+        (**self).counters()
+    }
+    fn set_now(&mut self, now: Instant) {
+        (**self).set_now(now);
+    }
+    fn next_deadline(&self) -> Instant {
+        (**self).next_deadline()
+    }
+}
+
+/// Bytes of an Ethernet header without a VLAN tag.
+pub const ETHERNET_LEN: usize = 14;
+
+/// Bytes that a VLAN tag adds to the Ethernet header (IEEE 802.1Q).
+pub const VLAN_TAG_LEN: usize = 4;
+
+/// The longest IPv4 packet, and the longest IPv6 packet that is no jumbogram less its 40-byte header: total length has 16 bits (RFC 791 3.1).
+pub const MAX_IP_PACKET: usize = 65_535;
+
+/// The longest frame that fits a link of this MTU: the packet, and Ethernet header and one VLAN tag where there is Ethernet.
+pub fn max_frame(mtu: usize, ethernet: bool) -> usize {
+    mtu + if ethernet { ETHERNET_LEN + VLAN_TAG_LEN } else { 0 }
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
