@@ -43,8 +43,14 @@ pub trait Dev {
     /// The Ethernet address of the stack on this device; None on a link that carries bare IP packets (loopback, TUN).
     fn mac(&self) -> Option<Mac>;
 
-    /// A descriptor that is readable while frames wait; None when the device has to be asked each turn.
+    /// A descriptor that is readable while frames wait; None when there is none.
     fn wait_fd(&self) -> Option<RawFd>;
+
+    /// Whether frames may arrive without anything that wakes the owner, who then may not sleep. A device without a descriptor is
+    /// like that, unless all its work shows in [`next_deadline`](Dev::next_deadline).
+    fn must_poll(&self) -> bool {
+        self.wait_fd().is_none()
+    }
 
     /// What went through since the device was opened.
     fn counters(&self) -> DevCounters;
@@ -54,8 +60,8 @@ pub trait Dev {
         let _ = now;
     }
 
-    /// When the device next has something to do without being woken by [`wait_fd`](Dev::wait_fd): a frame that was delayed falls due. The owner may not
-    /// sleep past it, and calls `rx` and `flush` then. [`Instant::NEVER`] when there is nothing.
+    /// When the device next has something to do without being woken by [`wait_fd`](Dev::wait_fd): a frame that was delayed falls due, or a frame
+    /// waits in memory ([`Instant::ZERO`]). The owner may not sleep past it, and calls `rx` and `flush` then. [`Instant::NEVER`] when there is nothing.
     fn next_deadline(&self) -> Instant {
         Instant::NEVER
     }
@@ -86,6 +92,9 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     }
     fn wait_fd(&self) -> Option<RawFd> {
         (**self).wait_fd()
+    }
+    fn must_poll(&self) -> bool {
+        (**self).must_poll()
     }
     fn counters(&self) -> DevCounters {
         (**self).counters()

@@ -101,6 +101,11 @@ impl FramePool {
         self.copy_of(buf.bytes()).unwrap_or(buf)
     }
 
+    /// Memory that a buffer for `len` bytes holds on to.
+    pub fn footprint_for(&self, len: usize) -> usize {
+        if len <= self.small.buf_len() { self.small.buf_len() } else { self.large.buf_len() }
+    }
+
     /// The small buffers.
     pub fn small(&self) -> &Pool {
         &self.small

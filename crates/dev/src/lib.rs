@@ -10,8 +10,13 @@ pub mod counters;
 pub mod device;
 pub mod error;
 pub mod frames;
+mod lane;
+pub mod loopback;
+pub mod pair;
 
 pub use counters::{DevCounters, RxDrop, TxDrop};
 pub use device::{Dev, Mac};
 pub use error::DevError;
 pub use frames::{FramePool, PoolBudget};
+pub use loopback::Loopback;
+pub use pair::{PairConfig, PairEnd, pair};
