@@ -2,7 +2,7 @@
 //!
 //! [`Dev`] is the whole of what a device must do. Beside it stand the devices that need no hardware (loopback, pair,
 //! a capture file played back) and the wrappers that fit round any device.
-//! Real ports live in crates of their own (`clearway-tap`); a port specification is how all of them are named on a command line.
+//! Real ports live in crates of their own (`clearway-tap`); [`PortSpec`] is how all of them are named on a command line.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod frames;
 mod lane;
 pub mod loopback;
 pub mod pair;
+pub mod spec;
 
 pub use counters::{DevCounters, RxDrop, TxDrop};
 pub use device::{Dev, Mac};
@@ -20,3 +21,4 @@ pub use error::DevError;
 pub use frames::{FramePool, PoolBudget};
 pub use loopback::Loopback;
 pub use pair::{PairConfig, PairEnd, pair};
+pub use spec::{PortSpec, SpecError, TapMode, TapSpec};

@@ -1,0 +1,61 @@
+use super::*;
+
+fn error(text: &str) -> (String, String) {
+    let error = text.parse::<PortSpec>().unwrap_err();
+    (text[error.at()].to_string(), error.message().to_string())
+}
+
+#[test]
+fn every_kind_of_port_is_read_and_prints_as_it_was_written() {
+    for text in [
+        "tap:tap001",
+        "tun:t",
+        "loop",
+        "pcap:some/file,with:signs.pcap",
+        "tap:x,queues=256,mtu=9000,mac=02:00:00:00:00:ff,offload=off",
+    ] {
+        assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
+    }
+    let PortSpec::Tap(tap) = "tun:t1,offload=on,queues=3".parse().unwrap() else { panic!() };
+    assert_eq!(tap, TapSpec { queues: 3, ..TapSpec::new(TapMode::Tun, "t1") });
+}
+
+#[test]
+fn errors_point_at_the_word() {
+    for (text, word) in [
+        ("tap:a,queus=2", "queus"),
+        ("tap:a,queues=0", "0"),
+        ("tap:a,queues=two", "two"),
+        ("tap:a,queues", "queues"),
+        ("tap:a,mtu=", "mtu="),
+        ("tap:a,mtu=67", "67"),
+        ("tap:a,queues=2,offload=maybe", "maybe"),
+        ("tap:a,mac=01:00:00:00:00:00", "01:00:00:00:00:00"),
+        ("tap:a,mac=02:00:00:00:00", "02:00:00:00:00"),
+        ("tap:a,mac=02:00:00:00:00:00:00", "02:00:00:00:00:00:00"),
+        ("tap:a,mac=02:00:00:00:00:xy", "02:00:00:00:00:xy"),
+        ("tun:a,mac=02:00:00:00:00:01", "mac=02:00:00:00:00:01"),
+        ("tap:a,,queues=2", ""),
+        ("tap:sixteen-bytes-xx", "sixteen-bytes-xx"),
+        ("tap:a/b", "a/b"),
+        ("tap:tap%d", "tap%d"),
+        ("tap", "tap"),
+        ("tap:", "tap:"),
+        ("tap,queues=2", "tap"),
+        ("loop:x", ":x"),
+        ("pcap:", "pcap:"),
+        ("veth:x", "veth"),
+        ("dpdk:net_memif0,role=server", "dpdk"),
+        ("", ""),
+    ] {
+        assert_eq!(error(text).0, word, "{text}");
+    }
+    assert!(error("dpdk:0000:17:00.0").1.contains("built without DPDK"));
+}
+
+#[test]
+fn the_word_is_underlined() {
+    let shown = "tap:ä,queus=2".parse::<PortSpec>().unwrap_err().to_string();
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!(lines[1..], ["  tap:ä,queus=2", "        ^^^^^"]);
+}
