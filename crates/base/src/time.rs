@@ -192,3 +192,6 @@ impl fmt::Debug for Duration {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,47 @@
-//! Prefetch behind a safe function.
+//! Prefetch behind a safe function: tells the processor that memory will be read soon.
+//!
+//! A hint changes no value and cannot fail. Where the processor is not known it does nothing.
+
+#![no_std]
+
+/// Asks for the first cache line of `value`.
+#[inline(always)]
+pub fn prefetch_read<T: ?Sized>(value: &T) {
+    prefetch(core::ptr::from_ref(value).cast());
+}
+
+/// Asks for the first cache line of `items[index]`, without reading it; nothing happens when there is no such item.
+#[inline(always)]
+pub fn prefetch_slice_at<T>(items: &[T], index: usize) {
+    if let Some(item) = items.get(index) {
+        prefetch(core::ptr::from_ref(item).cast());
+    }
+}
+
+#[inline(always)]
+fn prefetch(at: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is in every x86-64 processor, and it neither faults nor changes memory whatever the address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction neither faults nor changes memory, registers or flags, whatever the address.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn any_item_or_none_may_be_asked_for() {
+        let items = [[0_u8; 100]; 3];
+        super::prefetch_read(&items[2]);
+        super::prefetch_read::<[u8]>(&[]);
+        [0, 2, 3, usize::MAX].into_iter().for_each(|index| super::prefetch_slice_at(&items, index));
+        super::prefetch_slice_at::<u8>(&[], 0);
+    }
+}
