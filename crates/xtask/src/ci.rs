@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
+use crate::{layers, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -31,7 +33,6 @@ struct Step {
 }
 
 /// How a gate ended, when it could be run at all.
-#[allow(dead_code)] // The gates that use every variant come with the next change.
 enum Outcome {
     /// It holds; the text says what was looked at, and may be empty.
     Holds(String),
@@ -47,12 +48,22 @@ enum Outcome {
 const STEPS: &[Step] = &[
     Step { name: "fmt", what: "the code is formatted", run: fmt },
     Step { name: "clippy", what: "no lint speaks up", run: clippy },
+    Step { name: "layers", what: "every arrow between crates points down", run: layers },
+    Step { name: "tidy", what: "the rules of the house", run: tidy },
+    Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
     Step { name: "tests", what: "cargo test --workspace", run: tests },
+    Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
+    Step { name: "sim", what: "the simulator, 200 seeds", run: sim },
+    Step { name: "fuzz", what: "the corpora of the fuzz targets replay", run: fuzz },
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
 ];
 
 fn fmt(root: &Path) -> Result<Outcome> {
     run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
+    // The fuzz targets are a workspace of their own, since only cargo-fuzz can build them.
+    if root.join("fuzz/Cargo.toml").is_file() {
+        run(&mut cargo(root, &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
+    }
     Ok(Outcome::Holds(String::new()))
 }
 
@@ -61,10 +72,74 @@ fn clippy(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Holds(String::new()))
 }
 
+fn layers(root: &Path) -> Result<Outcome> {
+    Ok(found(&mut layers::layers(root)?, String::new()))
+}
+
+fn tidy(root: &Path) -> Result<Outcome> {
+    let mut report = tidy::tidy(root)?;
+    report.tell();
+    Ok(found(&mut report.findings, format!("{} files", report.files)))
+}
+
+fn rfc(root: &Path) -> Result<Outcome> {
+    let mut report = rfc::rfc(root)?;
+    report.tell();
+    let rows: usize = report.sections.iter().map(|section| section.done).sum();
+    Ok(found(&mut report.findings, format!("{rows} clauses with function and test")))
+}
+
+fn found(findings: &mut [Finding], note: String) -> Outcome {
+    if finding::print(findings) {
+        Outcome::Holds(note)
+    } else {
+        Outcome::Refused(format!("{} findings", findings.len()))
+    }
+}
+
 fn tests(root: &Path) -> Result<Outcome> {
     // Every test program runs, also after one has failed, so that one run shows everything that is broken.
     let (tally, failure) = run_tests(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"]))?;
     Ok(Outcome::Tested(tally, failure))
+}
+
+fn scripts(root: &Path) -> Result<Outcome> {
+    programs::scripts(root, &programs::Scripts::default()).map(ran)
+}
+
+fn sim(root: &Path) -> Result<Outcome> {
+    programs::sim(root, &programs::Seeds::many(200)).map(ran)
+}
+
+fn ran(ran: programs::Ran) -> Outcome {
+    match ran {
+        programs::Ran::Held => Outcome::Holds(String::new()),
+        programs::Ran::Failed(how) => Outcome::Refused(how),
+        programs::Ran::Absent(why) => Outcome::Absent(why),
+    }
+}
+
+/// Every fuzz target has a corpus, and the test programs named `fuzz_replay` feed the corpora to the code under test.
+///
+/// Those programs run among the tests, too, which is where their tests are counted.
+fn fuzz(root: &Path) -> Result<Outcome> {
+    let targets = programs::fuzz_targets(root)?;
+    let replays = programs::replays(root)?;
+    if targets.is_empty() && replays.is_empty() {
+        return Ok(Outcome::Absent("there are no fuzz targets in this tree".to_owned()));
+    }
+    if let Some(bare) = targets.iter().find(|target| !programs::has_corpus(root, target)) {
+        return Ok(Outcome::Refused(format!("fuzz target `{bare}` has no corpus: put files into fuzz/corpus/{bare}")));
+    }
+    if replays.is_empty() {
+        return Ok(Outcome::Refused(
+            "no crate has a test program tests/fuzz_replay.rs that replays fuzz/corpus".to_owned(),
+        ));
+    }
+    for package in &replays {
+        run(&mut cargo(root, &["test", "--quiet", "--package", package, "--test", "fuzz_replay"]))?;
+    }
+    Ok(Outcome::Holds(format!("{} targets", targets.len())))
 }
 
 fn docs(root: &Path) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, run};
+use crate::{ci, finding, layers, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
@@ -18,6 +18,16 @@ struct Arguments {
 enum Task {
     /// Run every gate; `make test` does this
     Ci(ci::Options),
+    /// Check that every arrow between crates points down
+    Layers,
+    /// Check the rules of the house that the compiler does not check
+    Tidy,
+    /// Check that every row of docs/rfc.md names code and tests that exist
+    Rfc,
+    /// Replay one seed of the simulator, or run many
+    Sim(programs::Seeds),
+    /// Run the packet scripts below tests/scripts
+    Scripts(programs::Scripts),
 }
 
 /// Reads the command line and does the task. Exit code 0: all is well; 1: something was refused or failed; 2: wrong use.
@@ -36,5 +46,18 @@ fn task(task: Task) -> Result<bool> {
     let root = run::workspace_root()?;
     match task {
         Task::Ci(options) => ci::ci(&root, &options),
+        Task::Layers => Ok(finding::print(&mut layers::layers(&root)?)),
+        Task::Tidy => {
+            let mut report = tidy::tidy(&root)?;
+            report.tell();
+            Ok(finding::print(&mut report.findings))
+        }
+        Task::Rfc => {
+            let mut report = rfc::rfc(&root)?;
+            report.tell();
+            Ok(finding::print(&mut report.findings))
+        }
+        Task::Sim(seeds) => programs::sim(&root, &seeds).and_then(programs::Ran::or_error),
+        Task::Scripts(scripts) => programs::scripts(&root, &scripts).and_then(programs::Ran::or_error),
     }
 }

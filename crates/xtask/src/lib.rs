@@ -5,5 +5,13 @@
 
 pub mod ci;
 pub mod cli;
+pub mod finding;
+pub mod layers;
+pub mod modules;
+pub mod packages;
+pub mod programs;
+pub mod rfc;
 pub mod run;
+pub mod source;
 pub mod tally;
+pub mod tidy;
