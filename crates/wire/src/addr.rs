@@ -18,32 +18,43 @@ impl Addr {
     /// The IPv6 wildcard `::`.
     pub const ANY_V6: Addr = Addr([0; 16]);
 
+    /// Every node on the link, `ff02::1` (RFC 4291 2.7.1).
+    pub const ALL_NODES: Addr = Addr([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    /// Every router on the link, `ff02::2`.
+    pub const ALL_ROUTERS: Addr = Addr([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+
     /// An IPv4 address from its four bytes.
+    #[inline]
     pub const fn v4(b: [u8; 4]) -> Addr {
         Addr([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, b[0], b[1], b[2], b[3]])
     }
 
     /// An IPv6 address from its sixteen bytes.
+    #[inline]
     pub const fn v6(b: [u8; 16]) -> Addr {
         Addr(b)
     }
 
     /// True for IPv4.
+    #[inline]
     pub fn is_v4(&self) -> bool {
         self.0[..12] == MAPPED
     }
 
     /// True for IPv6.
+    #[inline]
     pub fn is_v6(&self) -> bool {
         !self.is_v4()
     }
 
     /// All sixteen bytes, IPv4 mapped.
+    #[inline]
     pub const fn octets(&self) -> &[u8; 16] {
         &self.0
     }
 
     /// The four bytes of an IPv4 address (the last four of an IPv6 address).
+    #[inline]
     pub const fn v4_octets(&self) -> [u8; 4] {
         [self.0[12], self.0[13], self.0[14], self.0[15]]
     }
@@ -54,11 +65,13 @@ impl Addr {
     }
 
     /// The wildcard of either family.
+    #[inline]
     pub fn is_unspecified(&self) -> bool {
         *self == Addr::ANY_V4 || *self == Addr::ANY_V6
     }
 
     /// A multicast address of either family (224.0.0.0/4, ff00::/8).
+    #[inline]
     pub fn is_multicast(&self) -> bool {
         if self.is_v4() { self.0[12] & 0xf0 == 0xe0 } else { self.0[0] == 0xff }
     }
@@ -76,6 +89,11 @@ impl Addr {
     /// 169.254.0.0/16 or fe80::/10.
     pub fn is_link_local(&self) -> bool {
         if self.is_v4() { self.0[12..14] == [169, 254] } else { self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80 }
+    }
+
+    /// The group that an IPv6 address is asked for under: `ff02::1:ff00:0` and its low 24 bits (RFC 4291 2.7.1).
+    pub const fn solicited_node(&self) -> Addr {
+        Addr([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, self.0[13], self.0[14], self.0[15]])
     }
 
     /// Whether the first `prefix_len` bits (counted in the family's own length) are those of `other`; never across families.
@@ -149,6 +167,16 @@ impl Cidr {
     /// `addr/prefix_len`; None when the length is beyond the family's.
     pub fn new(addr: Addr, prefix_len: u8) -> Option<Cidr> {
         (prefix_len <= if addr.is_v4() { 32 } else { 128 }).then_some(Cidr { addr, prefix_len })
+    }
+
+    /// The directed broadcast of an IPv4 subnet, which is not an address of any host. None for IPv6, and for prefixes of 31 and 32 bits,
+    /// which have no broadcast (RFC 3021).
+    pub fn broadcast(&self) -> Option<Addr> {
+        if !self.addr.is_v4() || self.prefix_len > 30 {
+            return None;
+        }
+        let hosts = u32::MAX >> self.prefix_len;
+        Some(Addr::v4((u32::from_be_bytes(self.addr.v4_octets()) | hosts).to_be_bytes()))
     }
 
     /// Whether `addr` lies in this prefix.

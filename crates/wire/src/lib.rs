@@ -6,7 +6,27 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod arp;
+mod bytes;
+pub mod checksum;
+pub mod eth;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ip;
+pub mod ipv4;
+pub mod ipv6;
+pub mod ipv6_ext;
+pub mod malformed;
+pub mod ndp;
+pub mod pretty;
 pub mod seq;
+pub mod tcp;
+pub mod udp;
 
 pub use addr::{Addr, Cidr, Endpoint};
+pub use checksum::Sum;
+pub use eth::{EtherType, Mac};
+pub use ip::{Ecn, Proto};
+pub use malformed::Malformed;
 pub use seq::Seq;
+pub use tcp::{Flags, SackBlocks, Segment, TcpOptions};

@@ -1,0 +1,280 @@
+//! TCP options: maximum segment size (RFC 9293 3.2), window scale and timestamps (RFC 7323 2, 3), selective acknowledgment (RFC 2018).
+//!
+//! Hostile lists. RFC 9293 3.1 asks that an illegal option length be expected (MUST-7) and only suggests a reset. Reading stops at the first
+//! option whose length is 0 or 1 or runs past the header: what stood before it counts, the rest is ignored, and
+//! [`TcpOptions::broken`] is set so that the segment can be counted. A known option of a wrong length is skipped like one that is not known (MUST-6). Of
+//! repeated options the first counts.
+
+use core::fmt;
+
+use crate::bytes::{u16_at, u32_at};
+use crate::seq::Seq;
+
+use super::{HEADER_LEN, MAX_OPTIONS_LEN};
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WSCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TS: u8 = 8;
+
+/// Blocks that fit a header: 40 bytes of options hold at most four (RFC 2018 3).
+pub const MAX_SACK_BLOCKS: usize = 4;
+/// Bytes of one block.
+const SACK_BLOCK_LEN: usize = 8;
+/// Bytes of two paddings, type and length before the blocks.
+const SACK_FIXED_LEN: usize = 4;
+
+/// Up to four blocks of received data, each from its first sequence number to the one behind its last.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    // Blocks beyond `len` are always zero, so that derived equality is right.
+    blocks: [(Seq, Seq); MAX_SACK_BLOCKS],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// No block.
+    pub const NONE: SackBlocks = SackBlocks { blocks: [(Seq(0), Seq(0)); MAX_SACK_BLOCKS], len: 0 };
+
+    /// The blocks in the order of the header. Nothing is known of their order or sense.
+    #[inline]
+    pub fn as_slice(&self) -> &[(Seq, Seq)] {
+        &self.blocks[..usize::from(self.len).min(MAX_SACK_BLOCKS)]
+    }
+
+    /// How many there are.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// There are none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a block; false, and nothing added, when there are four.
+    #[inline]
+    pub fn push(&mut self, left: Seq, right: Seq) -> bool {
+        match self.blocks.get_mut(usize::from(self.len)) {
+            Some(place) => {
+                *place = (left, right);
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The blocks by value, in order.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (Seq, Seq)> + '_ {
+        self.as_slice().iter().copied()
+    }
+}
+
+impl fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// The options of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpOptions {
+    /// Timestamps: TSval and TSecr.
+    pub ts: Option<(u32, u32)>,
+    /// Maximum segment size in bytes as it came, 0 too.
+    pub mss: Option<u16>,
+    /// Window scale as it came; what is above 14 counts as 14 (RFC 7323 2.3).
+    pub wscale: Option<u8>,
+    /// Selective acknowledgments may be sent.
+    pub sack_permitted: bool,
+    /// The list was cut short by an option of an illegal length. [`super::emit`] does not read it.
+    pub broken: bool,
+    /// Selective acknowledgments.
+    pub sack: SackBlocks,
+}
+
+impl TcpOptions {
+    /// No option.
+    pub const NONE: TcpOptions =
+        TcpOptions { ts: None, mss: None, wscale: None, sack_permitted: false, broken: false, sack: SackBlocks::NONE };
+
+    /// Nothing but, perhaps, timestamps.
+    #[inline]
+    pub const fn is_ts_at_most(&self) -> bool {
+        self.mss.is_none() && self.wscale.is_none() && !self.sack_permitted && self.sack.is_empty()
+    }
+
+    /// Reads an option list, 0–40 bytes.
+    pub(super) fn parse(list: &[u8]) -> TcpOptions {
+        let mut opts = TcpOptions::NONE;
+        let mut seen_sack = false;
+        for option in RawOptions::new(list) {
+            match option {
+                RawOption::Mss(mss) => opts.mss = opts.mss.or(Some(mss)),
+                RawOption::Wscale(shift) => opts.wscale = opts.wscale.or(Some(shift)),
+                RawOption::Ts(val, ecr) => opts.ts = opts.ts.or(Some((val, ecr))),
+                RawOption::SackPermitted => opts.sack_permitted = true,
+                RawOption::Sack(blocks) => {
+                    if !seen_sack {
+                        opts.sack = blocks;
+                    }
+                    seen_sack = true;
+                }
+                RawOption::Broken => opts.broken = true,
+                RawOption::End | RawOption::Nop | RawOption::Other { .. } => {}
+            }
+        }
+        opts
+    }
+
+    /// The SACK blocks that fit behind the other options.
+    #[inline]
+    fn sack_fits(&self, other_len: usize) -> usize {
+        let room = MAX_OPTIONS_LEN.saturating_sub(other_len + SACK_FIXED_LEN) / SACK_BLOCK_LEN;
+        room.min(self.sack.len())
+    }
+
+    #[inline]
+    fn len_without_sack(&self) -> usize {
+        // SACK-permitted takes the place of the two paddings before timestamps, when both are there.
+        let mss = if self.mss.is_some() { 4 } else { 0 };
+        let wscale = if self.wscale.is_some() { 4 } else { 0 };
+        let ts = if self.ts.is_some() { 12 } else { 0 };
+        let sack_permitted = if self.sack_permitted && self.ts.is_none() { 4 } else { 0 };
+        mss + wscale + ts + sack_permitted
+    }
+
+    /// Bytes of the header that [`super::emit`] writes with these options: 20–60, a multiple of 4. SACK blocks that do not fit are left out, the last first:
+    /// three fit beside timestamps.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        let other = self.len_without_sack();
+        let blocks = self.sack_fits(other);
+        HEADER_LEN + other + if blocks == 0 { 0 } else { SACK_FIXED_LEN + SACK_BLOCK_LEN * blocks }
+    }
+
+    /// Writes the options, every one padded to words, and returns their length.
+    pub(super) fn emit(&self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        if let Some(mss) = self.mss {
+            let [a, b] = mss.to_be_bytes();
+            put(&[MSS, 4, a, b]);
+        }
+        if self.sack_permitted && self.ts.is_some() {
+            put(&[SACK_PERMITTED, 2]);
+        } else if self.sack_permitted {
+            put(&[NOP, NOP, SACK_PERMITTED, 2]);
+        } else if self.ts.is_some() {
+            put(&[NOP, NOP]);
+        }
+        if let Some((val, ecr)) = self.ts {
+            put(&[TS, 10]);
+            put(&val.to_be_bytes());
+            put(&ecr.to_be_bytes());
+        }
+        if let Some(shift) = self.wscale {
+            put(&[NOP, WSCALE, 3, shift]);
+        }
+        let blocks = self.sack_fits(self.len_without_sack());
+        if blocks > 0 {
+            put(&[NOP, NOP, SACK, (2 + SACK_BLOCK_LEN * blocks) as u8]);
+            for (left, right) in self.sack.iter().take(blocks) {
+                put(&left.0.to_be_bytes());
+                put(&right.0.to_be_bytes());
+            }
+        }
+        at
+    }
+}
+
+/// One option as it stands in a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RawOption<'a> {
+    /// The list ends here.
+    End,
+    /// Padding.
+    Nop,
+    /// Maximum segment size in bytes.
+    Mss(u16),
+    /// Window scale.
+    Wscale(u8),
+    /// Selective acknowledgments may be sent.
+    SackPermitted,
+    /// Selective acknowledgments, one to four.
+    Sack(SackBlocks),
+    /// TSval and TSecr.
+    Ts(u32, u32),
+    /// Any other option, or one of these with a wrong length.
+    Other {
+        /// The kind field.
+        kind: u8,
+        /// What follows kind and length.
+        data: &'a [u8],
+    },
+    /// An option whose length is 0 or 1 or runs past the header. It is the last item.
+    Broken,
+}
+
+/// Goes through an option list. Every step but the last takes at least one byte, so it always ends.
+#[derive(Clone, Debug)]
+pub struct RawOptions<'a>(&'a [u8]);
+
+impl<'a> RawOptions<'a> {
+    /// The options in `list`, which is what lies between the fixed header and the data.
+    pub const fn new(list: &'a [u8]) -> RawOptions<'a> {
+        RawOptions(list)
+    }
+
+    fn split(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let len = usize::from(*self.0.get(1)?);
+        if len < 2 { None } else { self.0.split_at_checked(len) }
+    }
+}
+
+impl<'a> Iterator for RawOptions<'a> {
+    type Item = RawOption<'a>;
+    fn next(&mut self) -> Option<RawOption<'a>> {
+        let (&kind, after) = self.0.split_first()?;
+        if kind == NOP {
+            self.0 = after;
+            return Some(RawOption::Nop);
+        }
+        let list = self.split().filter(|_| kind != END);
+        self.0 = list.map_or(&[], |(_, rest)| rest);
+        let Some((option, _)) = list else {
+            return Some(if kind == END { RawOption::End } else { RawOption::Broken });
+        };
+        let data = option.get(2..).unwrap_or(&[]);
+        Some(known(kind, data).unwrap_or(RawOption::Other { kind, data }))
+    }
+}
+
+fn known(kind: u8, data: &[u8]) -> Option<RawOption<'static>> {
+    match kind {
+        MSS => <[u8; 2]>::try_from(data).ok().map(|d| RawOption::Mss(u16_at(&d, 0))),
+        WSCALE => <[u8; 1]>::try_from(data).ok().map(|[shift]| RawOption::Wscale(shift)),
+        SACK_PERMITTED => data.is_empty().then_some(RawOption::SackPermitted),
+        TS => <[u8; 8]>::try_from(data).ok().map(|d| RawOption::Ts(u32_at(&d, 0), u32_at(&d, 4))),
+        SACK => {
+            let whole = !data.is_empty() && data.len() % SACK_BLOCK_LEN == 0;
+            let mut blocks = SackBlocks::NONE;
+            for block in data.chunks_exact(SACK_BLOCK_LEN) {
+                let block = block.first_chunk::<SACK_BLOCK_LEN>()?;
+                blocks.push(Seq(u32_at(block, 0)), Seq(u32_at(block, 4)));
+            }
+            whole.then_some(RawOption::Sack(blocks))
+        }
+        _ => None,
+    }
+}
