@@ -1,10 +1,11 @@
 //! The device trait.
 
-use std::fmt;
 use std::os::fd::RawFd;
 
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
+
+pub use clearway_wire::Mac;
 
 use crate::{DevCounters, DevError};
 
@@ -119,21 +120,4 @@ pub const MAX_IP_PACKET: usize = 65_535;
 /// The longest frame that fits a link of this MTU: the packet, and Ethernet header and one VLAN tag where there is Ethernet.
 pub fn max_frame(mtu: usize, ethernet: bool) -> usize {
     mtu + if ethernet { ETHERNET_LEN + VLAN_TAG_LEN } else { 0 }
-}
-
-/// An Ethernet address.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Mac(pub [u8; 6]);
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
-impl fmt::Debug for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }

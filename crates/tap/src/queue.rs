@@ -1,0 +1,229 @@
+//! One queue of a TUN/TAP interface as a device.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+
+use clearway_dev::device::{MAX_IP_PACKET, max_frame};
+use clearway_dev::frames::LARGE_LEN;
+use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+use clearway_pkt::{Buf, Burst, Offloads, PoolBuf, Segmentation, TxMeta};
+
+use crate::TapFd;
+use crate::vnet::{self, HEADER_LEN};
+
+/// One queue of a TUN/TAP interface, for one thread. Each frame costs one system call either way, a frame of 64 KiB too.
+pub struct TapQueue {
+    file: File,
+    port: String,
+    name: String,
+    mtu: usize,
+    mac: Option<Mac>,
+    offloads: Offloads,
+    counters: DevCounters,
+    pool: FramePool,
+    /// The next frame is read into these two: its beginning into the small one, and what does not fit into the large one *at the same offset*, so that
+    /// a short frame lies where it should without a copy, and a long one needs only its beginning copied.
+    small: Option<PoolBuf>,
+    large: Option<PoolBuf>,
+    /// Where the rest of a frame goes when there is no buffer for it, so that the kernel's queue moves on.
+    nowhere: Box<[u8]>,
+    /// The virtio-net header and the frame that is being written.
+    tx: Box<[u8]>,
+    /// How much of `tx` was reserved for a frame; 0 when nothing is.
+    reserved: usize,
+}
+
+/// How one attempt to read ended.
+enum Read1 {
+    Frame,
+    Dropped(RxDrop),
+    Empty,
+}
+
+impl TapQueue {
+    pub(crate) fn new(fd: TapFd, pool: FramePool) -> TapQueue {
+        let TapFd { file, port, name, mtu, mac, offloads } = fd;
+        let longest = max_frame(mtu, mac.is_some()).max(offloads.max_segmented_frame as usize);
+        TapQueue {
+            file,
+            port,
+            name,
+            mtu,
+            mac,
+            offloads,
+            counters: DevCounters::default(),
+            pool,
+            small: None,
+            large: None,
+            nowhere: vec![0; LARGE_LEN.max(max_frame(MAX_IP_PACKET, true))].into_boxed_slice(),
+            tx: vec![0; HEADER_LEN + longest].into_boxed_slice(),
+            reserved: 0,
+        }
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the IP header begins in a frame without VLAN tags.
+    fn ip_at(&self) -> usize {
+        if self.mac.is_some() { clearway_dev::device::ETHERNET_LEN } else { 0 }
+    }
+
+    fn read_one(&mut self, burst: &mut Burst<PoolBuf>) -> Result<Read1, DevError> {
+        if self.small.is_none() {
+            self.small = self.pool.small().take();
+        }
+        if self.large.is_none() {
+            self.large = self.pool.large().take();
+        }
+        let mut header = [0; HEADER_LEN];
+        let (head, tail) =
+            (self.small.as_mut().map(|buf| buf.bytes_mut()), self.large.as_mut().map(|buf| buf.bytes_mut()));
+        let head_len = head.as_ref().map_or(0, |bytes| bytes.len());
+        let tail = tail.and_then(|bytes| bytes.get_mut(head_len..));
+        let space = head_len + tail.as_ref().map_or(0, |bytes| bytes.len());
+        let mut slices = [
+            IoSliceMut::new(&mut header),
+            IoSliceMut::new(head.unwrap_or_default()),
+            IoSliceMut::new(tail.unwrap_or_default()),
+            IoSliceMut::new(&mut self.nowhere),
+        ];
+        let read = loop {
+            match self.file.read_vectored(&mut slices) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        let len = match read {
+            Ok(read) if read >= HEADER_LEN => read - HEADER_LEN,
+            Ok(_) => return Ok(Read1::Dropped(RxDrop::BadHeader)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read1::Empty),
+            Err(error) => return Err(self.gone(error)),
+        };
+        if head_len == 0 || len > space {
+            // Either the pool is empty, or no buffer of it is as long as this frame.
+            let why = if len > self.pool.max_frame() { RxDrop::TooLong } else { RxDrop::NoBuffer };
+            return Ok(Read1::Dropped(why));
+        }
+        let Ok(meta) = vnet::parse(&header, len) else { return Ok(Read1::Dropped(RxDrop::BadHeader)) };
+        let Some(buf) = self.finish(len, head_len) else { return Ok(Read1::Dropped(RxDrop::NoBuffer)) };
+        self.counters.received(len);
+        // The caller asked for no more than the burst has room for.
+        let _ = burst.push(buf, meta);
+        Ok(Read1::Frame)
+    }
+
+    /// The frame that was just read, in the one buffer where all of it is.
+    fn finish(&mut self, len: usize, head_len: usize) -> Option<PoolBuf> {
+        let mut buf = if len <= head_len {
+            self.small.take()?
+        } else {
+            let mut large = self.large.take()?;
+            let head = self.small.as_ref()?.bytes();
+            large.bytes_mut().get_mut(..head_len)?.copy_from_slice(head);
+            large
+        };
+        buf.truncate(len);
+        Some(buf)
+    }
+
+    fn gone(&self, error: io::Error) -> DevError {
+        // A removed interface answers EBADFD to a queue that it had, and EFAULT to one that waits.
+        let what = match error.raw_os_error() {
+            Some(libc::EBADFD | libc::EFAULT) => "the interface was removed",
+            _ => "the interface cannot be read",
+        };
+        DevError::new(&self.port, what, "Make it again and restart; ip link shows what is there").with_source(error)
+    }
+
+    fn write_frame(&mut self, len: usize) -> Result<(), TxDrop> {
+        let Some(bytes) = self.tx.get(..HEADER_LEN + len) else { return Err(TxDrop::TooLong) };
+        loop {
+            match self.file.write(bytes) {
+                // The driver takes a frame whole or not at all.
+                Ok(written) if written == bytes.len() => return Ok(()),
+                Ok(_) => return Err(TxDrop::Refused),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Err(TxDrop::QueueFull),
+                    Some(libc::EIO) => return Err(TxDrop::LinkDown),
+                    _ => return Err(TxDrop::Refused),
+                },
+            }
+        }
+    }
+
+    fn send(&mut self, len: usize, meta: &TxMeta) -> Result<(), TxDrop> {
+        if len > std::mem::take(&mut self.reserved) {
+            return Err(TxDrop::BadRequest);
+        }
+        if meta.segmentation == Segmentation::None && len > max_frame(self.mtu, self.mac.is_some()) {
+            return Err(TxDrop::TooLong);
+        }
+        let ip_at = self.ip_at();
+        let (head, frame) = self.tx.split_at_mut(HEADER_LEN);
+        let header = vnet::build(meta, &frame[..len], ip_at).map_err(|_| TxDrop::BadRequest)?;
+        head.copy_from_slice(&header);
+        self.write_frame(len)
+    }
+}
+
+impl Dev for TapQueue {
+    type Buf = PoolBuf;
+
+    fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
+        // Dropped frames count against the turn too, so that a flood with an empty pool cannot hold the loop here.
+        for _ in 0..burst.room() {
+            match self.read_one(burst)? {
+                Read1::Frame => {}
+                Read1::Dropped(why) => self.counters.drop_rx(why),
+                Read1::Empty => break,
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.reserved = 0;
+        let room = self.tx.get_mut(HEADER_LEN..)?;
+        if len > room.len() {
+            return None;
+        }
+        self.reserved = room.len();
+        Some(room)
+    }
+
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        match self.send(len, &meta) {
+            Ok(()) => self.counters.sent(len),
+            Err(why) => self.counters.drop_tx(why),
+        }
+    }
+
+    /// Every frame went out when it was committed: the interface takes one per system call.
+    fn flush(&mut self) {}
+
+    fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn mac(&self) -> Option<Mac> {
+        self.mac
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
+    }
+
+    fn counters(&self) -> DevCounters {
+        self.counters
+    }
+}
