@@ -160,13 +160,30 @@ struct Line {
 /// The line adds up the tests of all test programs. A gate that fails and is not a failed test counts as one failure, so that
 /// the line never says `0 failed` when something was refused. The answer is whether everything held.
 pub fn ci(root: &Path, options: &Options) -> Result<bool> {
-    let steps = chosen(options)?;
     let started = Instant::now();
+    let Ran { lines, total, held } = gates(root, &chosen(STEPS, options)?, options.keep_going);
+    println!();
+    for Line { name, word, took, note } in &lines {
+        println!("{name:<8} {word:<8} {:>8}  {note}", seconds(*took));
+    }
+    println!("{:<8} {:<8} {:>8}", "all", if held { "ok" } else { "FAILED" }, seconds(started.elapsed()));
+    println!("{total}");
+    Ok(held)
+}
+
+/// How the gates ended.
+struct Ran {
+    lines: Vec<Line>,
+    total: Tally,
+    held: bool,
+}
+
+fn gates(root: &Path, steps: &[&Step], keep_going: bool) -> Ran {
     let mut total = Tally::default();
     let mut lines: Vec<Line> = Vec::new();
     let mut held = true;
     for (index, step) in steps.iter().enumerate() {
-        if !held && !options.keep_going {
+        if !held && !keep_going {
             lines.push(Line { name: step.name, word: "not run", took: Duration::ZERO, note: String::new() });
             continue;
         }
@@ -179,13 +196,7 @@ pub fn ci(root: &Path, options: &Options) -> Result<bool> {
         println!("── {} {word} in {}{}", step.name, seconds(took), comma(&note));
         lines.push(Line { name: step.name, word, took, note });
     }
-    println!();
-    for Line { name, word, took, note } in &lines {
-        println!("{name:<8} {word:<8} {:>8}  {note}", seconds(*took));
-    }
-    println!("{:<8} {:<8} {:>8}", "all", if held { "ok" } else { "FAILED" }, seconds(started.elapsed()));
-    println!("{total}");
-    Ok(held)
+    Ran { lines, total, held }
 }
 
 /// Turns how a gate ended into the word for the table and a remark, and adds to the count of tests.
@@ -214,18 +225,18 @@ fn judge(outcome: Result<Outcome>, total: &mut Tally) -> (&'static str, String) 
     }
 }
 
-fn chosen(options: &Options) -> Result<Vec<&'static Step>> {
+fn chosen<'a>(all: &'a [Step], options: &Options) -> Result<Vec<&'a Step>> {
     for name in options.only.iter().chain(&options.skip) {
-        if !STEPS.iter().any(|step| step.name == name) {
-            let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        if !all.iter().any(|step| step.name == name) {
+            let names: Vec<_> = all.iter().map(|step| step.name).collect();
             bail!("there is no gate named `{name}`; the gates are: {}", names.join(" "));
         }
     }
-    let wanted = |step: &&Step| {
+    let wanted = |step: &&'a Step| {
         let named = |list: &[String]| list.iter().any(|name| name == step.name);
         (options.only.is_empty() || named(&options.only)) && !named(&options.skip)
     };
-    Ok(STEPS.iter().filter(wanted).collect())
+    Ok(all.iter().filter(wanted).collect())
 }
 
 fn seconds(took: Duration) -> String {
@@ -235,3 +246,6 @@ fn seconds(took: Duration) -> String {
 fn comma(note: &str) -> String {
     if note.is_empty() { String::new() } else { format!(": {note}") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,6 +153,11 @@ struct Taken<'a> {
 impl Taken<'_> {
     fn take(&mut self, tokens: TokenStream) {
         for token in tokens {
+            // A documentation comment arrives as the words of a `#[doc = …]` attribute that all stand where the comment stands.
+            let spelled = self.text.get(token.span().byte_range()).unwrap_or_default();
+            if spelled.starts_with("//") || spelled.starts_with("/*") {
+                continue;
+            }
             match token {
                 TokenTree::Group(group) => {
                     let (open, close) = match group.delimiter() {
@@ -173,13 +178,7 @@ impl Taken<'_> {
     }
 
     fn word(&mut self, kind: Kind, text: &str, span: proc_macro2::Span) {
-        let bytes = span.byte_range();
-        let spelled = self.text.get(bytes.clone()).unwrap_or_default();
-        // A documentation comment arrives as the words of a `#[doc = …]` attribute that all stand where the comment stands.
-        if spelled.starts_with("//") || spelled.starts_with("/*") {
-            return;
-        }
-        self.code[bytes].fill(true);
+        self.code[span.byte_range()].fill(true);
         self.words.push(Word { kind, text: text.to_owned(), line: span.start().line });
     }
 }

@@ -31,7 +31,11 @@ const TOLD: usize = 10;
 /// Looks at every file of the workspace at `root`.
 pub fn tidy(root: &Path) -> Result<Report> {
     let (modules, mut findings) = modules(root)?;
-    findings.extend(outside(root, &modules)?);
+    // A file that could not be read as Rust was reached, and has been told.
+    let stray =
+        outside(root, &modules)?.into_iter().filter(|stray| findings.iter().all(|known| known.file != stray.file));
+    let stray: Vec<Finding> = stray.collect();
+    findings.extend(stray);
     for module in &modules {
         rust::check(module, &mut findings);
         safety::check(module, &mut findings);

@@ -32,7 +32,7 @@ pub(super) fn check(root: &Path, file: &Path, modules: &[Module], findings: &mut
     };
     // Strings of a Rust file may hold such words; only what is said in comments counts, where the file could be taken apart.
     let module = modules.iter().find(|module| module.source.path == path);
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.split('\n').enumerate() {
         let mut refuse = |message: &str| findings.push(Finding::new(path, index + 1, message));
         if line.ends_with([' ', '\t', '\r']) {
             refuse("white space at the end of the line: remove it");
