@@ -16,3 +16,15 @@ pub mod event;
 pub mod limits;
 pub mod store;
 
+mod flow;
+mod stack;
+mod tcp;
+
+pub use config::{Config, Congestion, ConnOptions, Keepalive, TcpConfig};
+pub use counters::{Counters, Drop};
+pub use error::{ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
+pub use event::{ConnEvents, Event, UdpEvents};
+pub use limits::Limits;
+pub use stack::{ConnId, ConnTag, ListenerId, ListenerTag, Stack, Table, UdpId, UdpTag};
+pub use store::{Env, RxStore, TxStore};
+pub use tcp::{ConnectSpec, ListenSpec, Phase, State, TcpInfo};

@@ -1,0 +1,125 @@
+//! What the owner of connections says to TCP and hears from it.
+
+use clearway_base::Duration;
+use clearway_wire::Endpoint;
+
+use super::state::State;
+use crate::Table;
+use crate::config::{Congestion, ConnOptions};
+
+/// What to listen on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ListenSpec {
+    /// The routing table whose interfaces it listens on.
+    pub table: Table,
+    /// Address and port. An unspecified address stands for every address of its family; `::` stands for IPv4 too unless `v6_only`.
+    /// Port 0 asks for any free ephemeral port; [`crate::Stack::listener_local`] tells which.
+    pub local: Endpoint,
+    /// `::` takes IPv6 only.
+    pub v6_only: bool,
+    /// Handshakes in progress, and again finished handshakes that wait to be accepted, at most (at least 1).
+    pub backlog: u32,
+    /// The owner's word, given back in [`crate::Event::Incoming`].
+    pub token: u64,
+    /// What accepted connections start with.
+    pub options: ConnOptions,
+}
+
+/// Whom to connect to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ConnectSpec {
+    /// The routing table to find the way in.
+    pub table: Table,
+    /// Our side; None, an unspecified address or port 0 leave the choice to the stack (RFC 6724, RFC 6056).
+    pub local: Option<Endpoint>,
+    /// The peer.
+    pub remote: Endpoint,
+    /// The owner's word, given back in [`crate::Event::Conn`].
+    pub token: u64,
+    /// What the connection starts with.
+    pub options: ConnOptions,
+}
+
+/// True values of one connection, as they are at this moment. Bytes are payload bytes, windows are in bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TcpInfo {
+    /// The state.
+    pub state: State,
+    /// Smoothed round-trip time (RFC 6298); zero before the first sample.
+    pub rtt: Duration,
+    /// Its mean deviation.
+    pub rttvar: Duration,
+    /// The smallest sample so far; zero before the first one.
+    pub min_rtt: Duration,
+    /// Retransmission timeout, with backoff.
+    pub rto: Duration,
+    /// How often the timeout was doubled since the last answer.
+    pub backoff: u8,
+    /// Congestion window.
+    pub cwnd: u32,
+    /// Slow-start threshold; `u32::MAX` before the first loss.
+    pub ssthresh: u32,
+    /// The largest payload that we send in one segment.
+    pub snd_mss: u16,
+    /// The largest payload that the peer was seen to send in one segment.
+    pub rcv_mss: u16,
+    /// The MSS that we announced.
+    pub advertised_mss: u16,
+    /// The peer's window, as last heard.
+    pub snd_wnd: u32,
+    /// The window we offer.
+    pub rcv_wnd: u32,
+    /// The shift of windows that the peer sends; None when scaling is off.
+    pub snd_wscale: Option<u8>,
+    /// The shift of windows that we send; None when scaling is off.
+    pub rcv_wscale: Option<u8>,
+    /// Timestamps are in use (RFC 7323).
+    pub timestamps: bool,
+    /// Selective acknowledgements are in use (RFC 2018).
+    pub sack: bool,
+    /// Bytes sent and not acknowledged.
+    pub unacked: u32,
+    /// Bytes of those that the peer holds selectively.
+    pub sacked: u32,
+    /// Bytes of those that are deemed lost.
+    pub lost: u32,
+    /// Written and not sent.
+    pub unsent: u32,
+    /// Received in order and not consumed.
+    pub unread: u32,
+    /// Segments sent again since the last progress.
+    pub retransmits: u32,
+    /// Segments sent again since the beginning.
+    pub total_retransmits: u32,
+    /// Payload bytes sent, repetitions included.
+    pub bytes_sent: u64,
+    /// Payload bytes sent again.
+    pub bytes_retransmitted: u64,
+    /// Payload bytes that the peer has acknowledged.
+    pub bytes_acked: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Segments received.
+    pub segs_in: u32,
+    /// Segments sent.
+    pub segs_out: u32,
+    /// Duplicate ACKs that mean a loss, at this moment (grows with reordering where it is measured).
+    pub reordering: u32,
+    /// The congestion control in use.
+    pub congestion: Congestion,
+    /// What the congestion control is doing.
+    pub phase: Phase,
+}
+
+/// What a connection's loss recovery is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nothing is missing.
+    Open,
+    /// Duplicate ACKs arrive, not enough to mean a loss.
+    Disorder,
+    /// Fast recovery (RFC 6582, RFC 6675).
+    Recovery,
+    /// After a retransmission timeout, until what was in flight then is acknowledged.
+    Loss,
+}
