@@ -19,7 +19,7 @@ setup: ## Install missing Debian packages and check cargo
 	@scripts/setup.sh $(PACKAGES)
 
 test: setup ## Run every gate: format, lints, layers, tests, simulation, documents
-	@cargo xtask ci
+	@cargo xtask ci --keep-going
 
 demo: setup ## Build, then serve HTTP to the Linux kernel over a TAP device and measure it
 	cargo build --release

@@ -136,11 +136,23 @@ fn code_for_everything_but_tests_is_no_test() {
 
 #[test]
 fn reading_a_clock_is_refused_outside_of_its_crates() {
-    for text in ["pub fn f() { g(std::time::Instant::now()) }\n", "use std::time::SystemTime;\n"] {
+    for text in [
+        "pub fn f() { g(std::time::Instant::now()) }\n",
+        "pub fn f() { g(SystemTime::now()) }\n",
+        "pub fn f() { g(UNIX_EPOCH.elapsed()) }\n",
+    ] {
         assert_refused(&with_lib("sim", text), "crates/sim/src/lib.rs:1", &["reads the clock", "as an argument"]);
         assert_clean(&with_lib("engine", text));
         assert_clean(&with_lib("sim", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")));
     }
+}
+
+#[test]
+fn a_time_that_is_handed_in_reads_no_clock() {
+    assert_clean(&with_lib(
+        "sim",
+        "use std::time::SystemTime;\npub fn f(modified: SystemTime) {\n    modified.elapsed(now)\n}\n",
+    ));
 }
 
 // ---- modules

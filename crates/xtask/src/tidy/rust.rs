@@ -47,7 +47,10 @@ pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
             let message = "`std` in the core: use `core`, `alloc` at start only, or take what is needed as an argument";
             findings.push(Finding::new(&source.path, word.line, message));
         }
-        let reads_clock = name == "SystemTime" || (name == "Instant" && source.reads(index + 1, &[":", ":", "now"]));
+        // A `SystemTime` that is a file's age is a value like any other; asking what time it is now is what matters.
+        let asks_now = ["Instant", "SystemTime"].contains(&name) && source.reads(index + 1, &[":", ":", "now"]);
+        let asks_age = name == "elapsed" && source.before(index, 1) == "." && source.reads(index + 1, &["(", ")"]);
+        let reads_clock = asks_now || asks_age;
         if reads_clock && !clocks_allowed {
             let message = format!(
                 "`{name}` reads the clock of the operating system: take the time as an argument (`clearway_base::Instant`)"
