@@ -11,6 +11,7 @@ const MAY_READ_CLOCKS: &[(&str, &str)] = &[
     ("crates/engine/", "reads the clock once per turn"),
     ("crates/cli/", "shows live figures once per second"),
     ("crates/xtask/", "says how long a gate took"),
+    ("crates/cost/", "measures how long things take"),
     ("crates/script/", "runs scripts against the kernel, which lives in real time"),
 ];
 
