@@ -6,6 +6,7 @@ use clearway_base::Instant;
 use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
 
 pub use clearway_wire::Mac;
+use clearway_wire::eth;
 
 use crate::{DevCounters, DevError};
 
@@ -109,15 +110,15 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
 }
 
 /// Bytes of an Ethernet header without a VLAN tag.
-pub const ETHERNET_LEN: usize = 14;
+pub const ETHERNET_LEN: usize = eth::HEADER_LEN;
 
-/// Bytes that a VLAN tag adds to the Ethernet header (IEEE 802.1Q).
-pub const VLAN_TAG_LEN: usize = 4;
+/// Bytes that VLAN tags add to the Ethernet header at most (IEEE 802.1Q, 802.1ad).
+pub const VLAN_TAGS_LEN: usize = eth::MAX_TAGS * eth::TAG_LEN;
 
 /// The longest IPv4 packet, and the longest IPv6 packet that is no jumbogram less its 40-byte header: total length has 16 bits (RFC 791 3.1).
 pub const MAX_IP_PACKET: usize = 65_535;
 
-/// The longest frame that fits a link of this MTU: the packet, and Ethernet header and one VLAN tag where there is Ethernet.
+/// The longest frame that fits a link of this MTU: the packet, and Ethernet header and VLAN tags where there is Ethernet.
 pub fn max_frame(mtu: usize, ethernet: bool) -> usize {
-    mtu + if ethernet { ETHERNET_LEN + VLAN_TAG_LEN } else { 0 }
+    mtu + if ethernet { ETHERNET_LEN + VLAN_TAGS_LEN } else { 0 }
 }

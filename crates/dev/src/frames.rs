@@ -2,7 +2,7 @@
 
 use clearway_pkt::{Buf, Pool, PoolBuf};
 
-use crate::device::{ETHERNET_LEN, MAX_IP_PACKET, VLAN_TAG_LEN};
+use crate::device::{ETHERNET_LEN, MAX_IP_PACKET, VLAN_TAGS_LEN};
 
 /// How much memory the frame buffers of one thread take. All of it is bound at start, and none is added later.
 ///
@@ -17,7 +17,7 @@ pub struct PoolBudget {
     pub small_len: usize,
     /// How many buffers of [`PoolBudget::large_len`] bytes.
     pub large_count: usize,
-    /// Length of a large buffer in bytes: the longest IP packet with Ethernet header and VLAN tag, unless the link carries less.
+    /// Length of a large buffer in bytes: the longest IP packet with Ethernet header and VLAN tags, unless the link carries less.
     pub large_len: usize,
 }
 
@@ -26,7 +26,7 @@ pub const SMALL_LEN: usize = 2_048;
 
 /// The usual length of a large buffer: 65,535 bytes of IP packet (and 40 of an IPv6 header, whose length field does not count itself),
 /// the link header, rounded up to a multiple of 64.
-pub const LARGE_LEN: usize = (MAX_IP_PACKET + 40 + ETHERNET_LEN + VLAN_TAG_LEN).next_multiple_of(64);
+pub const LARGE_LEN: usize = (MAX_IP_PACKET + 40 + ETHERNET_LEN + VLAN_TAGS_LEN).next_multiple_of(64);
 
 impl Default for PoolBudget {
     fn default() -> PoolBudget {

@@ -280,25 +280,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 }
 
 fn parse_mac(word: &Word<'_>) -> Result<Mac, SpecError> {
-    let value = word.need_value("02:00:00:00:00:01")?;
-    let mut octets = [0u8; 6];
-    let mut pieces = value.split(':');
-    for octet in &mut octets {
-        let piece = pieces.next().filter(|piece| (1..=2).contains(&piece.len()) && !piece.starts_with('+'));
-        *octet = piece
-            .and_then(|piece| u8::from_str_radix(piece, 16).ok())
-            .ok_or_else(|| word.wrong_value("an Ethernet address is six bytes in hex, such as 02:00:00:00:00:01"))?;
-    }
-    if pieces.next().is_some() {
-        return Err(word.wrong_value("an Ethernet address has only six bytes"));
-    }
-    // IEEE 802: the lowest bit of the first byte marks groups.
-    if octets[0] & 1 == 1 || octets == [0; 6] {
+    let mac: Mac =
+        word.need_value("02:00:00:00:00:01")?.parse().map_err(|error| word.wrong_value(format!("{error}")))?;
+    if mac.is_multicast() || mac == Mac::ZERO {
         return Err(
             word.wrong_value("this is a group's address or none; one device's own has an even first byte, such as 02")
         );
     }
-    Ok(Mac(octets))
+    Ok(mac)
 }
 
 #[cfg(test)]

@@ -67,11 +67,6 @@ impl TapQueue {
         &self.name
     }
 
-    /// Where the IP header begins in a frame without VLAN tags.
-    fn ip_at(&self) -> usize {
-        if self.mac.is_some() { clearway_dev::device::ETHERNET_LEN } else { 0 }
-    }
-
     fn read_one(&mut self, burst: &mut Burst<PoolBuf>) -> Result<Read1, DevError> {
         if self.small.is_none() {
             self.small = self.pool.small().take();
@@ -160,12 +155,12 @@ impl TapQueue {
         if len > std::mem::take(&mut self.reserved) {
             return Err(TxDrop::BadRequest);
         }
-        if meta.segmentation == Segmentation::None && len > max_frame(self.mtu, self.mac.is_some()) {
+        let ethernet = self.mac.is_some();
+        if meta.segmentation == Segmentation::None && len > max_frame(self.mtu, ethernet) {
             return Err(TxDrop::TooLong);
         }
-        let ip_at = self.ip_at();
         let (head, frame) = self.tx.split_at_mut(HEADER_LEN);
-        let header = vnet::build(meta, &frame[..len], ip_at).map_err(|_| TxDrop::BadRequest)?;
+        let header = vnet::build(meta, &frame[..len], ethernet).map_err(|_| TxDrop::BadRequest)?;
         head.copy_from_slice(&header);
         self.write_frame(len)
     }

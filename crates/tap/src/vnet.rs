@@ -5,6 +5,7 @@
 //! does it unless told otherwise.
 
 use clearway_pkt::{Checksum, RxMeta, Segmentation, TxMeta};
+use clearway_wire::eth;
 
 /// Bytes of the header.
 pub(crate) const HEADER_LEN: usize = 10;
@@ -49,8 +50,8 @@ pub(crate) fn parse(header: &[u8; HEADER_LEN], frame_len: usize) -> Result<RxMet
     Ok(RxMeta { checksum, segment_size, ..RxMeta::default() })
 }
 
-/// The header for a frame that the stack sends, whose IP header begins at `ip_at`.
-pub(crate) fn build(meta: &TxMeta, frame: &[u8], ip_at: usize) -> Result<[u8; HEADER_LEN], BadHeader> {
+/// The header for a frame that the stack sends; without `ethernet` the frame begins with its IP header.
+pub(crate) fn build(meta: &TxMeta, frame: &[u8], ethernet: bool) -> Result<[u8; HEADER_LEN], BadHeader> {
     let mut header = [0; HEADER_LEN];
     if meta.checksum_start == 0 {
         // Whoever cuts a packet makes the checksums of the pieces, and has to be told where they are.
@@ -65,7 +66,7 @@ pub(crate) fn build(meta: &TxMeta, frame: &[u8], ip_at: usize) -> Result<[u8; HE
     header[8..10].copy_from_slice(&meta.checksum_offset.to_ne_bytes());
     let (kind, size) = match meta.segmentation {
         Segmentation::None => return Ok(header),
-        Segmentation::Tcp(size) => (tcp_kind(frame, start, ip_at)?, size),
+        Segmentation::Tcp(size) => (tcp_kind(frame, start, ethernet)?, size),
         Segmentation::Udp(size) => (GSO_UDP_L4, size),
     };
     let headers = usize::from(meta.header_len);
@@ -81,7 +82,8 @@ pub(crate) fn build(meta: &TxMeta, frame: &[u8], ip_at: usize) -> Result<[u8; HE
     Ok(header)
 }
 
-fn tcp_kind(frame: &[u8], tcp_at: usize, ip_at: usize) -> Result<u8, BadHeader> {
+fn tcp_kind(frame: &[u8], tcp_at: usize, ethernet: bool) -> Result<u8, BadHeader> {
+    let ip_at = if ethernet { eth::check(frame).map_err(|_| BadHeader)?.payload_offset() } else { 0 };
     let kind = match frame.get(ip_at).map(|byte| byte >> 4) {
         Some(4) => GSO_TCPV4,
         Some(6) => GSO_TCPV6,

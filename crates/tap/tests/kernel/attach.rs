@@ -1,0 +1,128 @@
+//! Attaching to interfaces, and everything that can be wrong with one.
+
+use std::os::fd::RawFd;
+
+use clearway_dev::{Dev, TxDrop};
+use clearway_pkt::{Burst, TxMeta};
+use clearway_tap::{bring_up, open};
+
+use crate::common::{enter_namespace, ip, pool, tap, tun};
+
+fn error(spec: &clearway_dev::TapSpec) -> String {
+    open(spec).map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn as_many_queues_open_as_were_asked_for_each_with_its_own_descriptor() {
+    enter_namespace();
+    let mut spec = tap("mq0");
+    spec.queues = 4;
+    let queues: Vec<_> = open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
+    let mut fds: Vec<RawFd> = queues.iter().map(|queue| queue.wait_fd().unwrap()).collect();
+    fds.dedup();
+    assert_eq!(fds.len(), 4);
+    let macs: Vec<_> = queues.iter().map(|queue| queue.mac().unwrap()).collect();
+    assert!(macs.iter().all(|mac| *mac == macs[0]));
+}
+
+#[test]
+fn each_queue_is_used_by_a_thread_of_its_own() {
+    enter_namespace();
+    let mut spec = tap("mq1");
+    spec.queues = 2;
+    let queues = open(&spec).unwrap();
+    bring_up("mq1").unwrap();
+    std::thread::scope(|scope| {
+        for fd in queues {
+            scope.spawn(move || {
+                let mut queue = fd.into_queue(pool());
+                queue.reserve(60).unwrap()[..60].fill(0);
+                queue.commit(60, TxMeta::default());
+                assert_eq!(queue.counters().tx_packets, 1);
+            });
+        }
+    });
+}
+
+#[test]
+fn an_interface_that_was_made_beforehand_is_attached_with_one_queue_or_several() {
+    enter_namespace();
+    ip("tuntap add dev pre0 mode tap multi_queue vnet_hdr");
+    assert_eq!(open(&tap("pre0")).unwrap().len(), 1);
+    let mut spec = tap("pre0");
+    spec.queues = 2;
+    assert_eq!(open(&spec).unwrap().len(), 2);
+    ip("tuntap add dev pre1 mode tun");
+    assert_eq!(open(&tun("pre1")).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_an_interface_is_said_with_a_remedy() {
+    enter_namespace();
+    let held = open(&tap("held0")).unwrap();
+    assert!(error(&tap("held0")).contains("in use by another program"));
+    drop(held);
+    ip("tuntap add dev other0 mode tun");
+    let text = error(&tap("other0"));
+    assert!(text.contains("exists and is not a tap interface") && text.contains("ip tuntap add"), "{text}");
+    let text = error(&tap("lo"));
+    assert!(text.contains("exists and is not a tap interface"), "{text}");
+    ip("tuntap add dev single0 mode tap");
+    let mut spec = tap("single0");
+    spec.queues = 2;
+    let text = error(&spec);
+    assert!(text.contains("takes 2 queue(s)") && text.contains("multi_queue"), "{text}");
+}
+
+#[test]
+fn the_mtu_is_the_interfaces_own_or_the_one_asked_for() {
+    enter_namespace();
+    let mut spec = tap("mtu0");
+    let queue = open(&spec).unwrap().pop().unwrap().into_queue(pool());
+    assert_eq!(queue.mtu(), 1_500);
+    drop(queue);
+    spec.mtu = Some(9_000);
+    let mut queue = open(&spec).unwrap().pop().unwrap().into_queue(pool());
+    assert_eq!(queue.mtu(), 9_000);
+    bring_up("mtu0").unwrap();
+    assert!(queue.reserve(9_014).is_some());
+    queue.commit(9_014, TxMeta::default());
+    assert!(queue.reserve(9_100).is_some());
+    queue.commit(9_100, TxMeta::default());
+    assert_eq!((queue.counters().tx_packets, queue.counters().tx_dropped(TxDrop::TooLong)), (1, 1));
+}
+
+#[test]
+fn our_address_may_be_chosen_but_not_the_kernels() {
+    enter_namespace();
+    ip("tuntap add dev mac0 mode tap");
+    ip("link set mac0 address 02:00:00:00:00:07");
+    let mut spec = tap("mac0");
+    spec.mac = Some("02:00:00:00:00:08".parse().unwrap());
+    let queue = open(&spec).unwrap().pop().unwrap().into_queue(pool());
+    assert_eq!(queue.mac(), spec.mac);
+    drop(queue);
+    spec.mac = Some("02:00:00:00:00:07".parse().unwrap());
+    assert!(error(&spec).contains("address of the interface itself"));
+}
+
+#[test]
+fn an_interface_that_is_down_loses_what_is_sent_and_says_why() {
+    enter_namespace();
+    let mut queue = open(&tap("down0")).unwrap().pop().unwrap().into_queue(pool());
+    assert!(queue.reserve(60).is_some());
+    queue.commit(60, TxMeta::default());
+    assert_eq!(queue.counters().tx_dropped(TxDrop::LinkDown), 1);
+    let mut burst = Burst::new();
+    queue.rx(&mut burst).unwrap();
+    assert!(burst.is_empty());
+}
+
+#[test]
+fn a_removed_interface_is_an_error_and_no_endless_silence() {
+    enter_namespace();
+    let mut queue = open(&tap("gone0")).unwrap().pop().unwrap().into_queue(pool());
+    ip("link del gone0");
+    let error = queue.rx(&mut Burst::new()).unwrap_err().to_string();
+    assert!(error.contains("the interface was removed"), "{error}");
+}
