@@ -257,3 +257,6 @@ impl fmt::Debug for Endpoint {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,3 +91,6 @@ impl fmt::Debug for Seq {
         write!(f, "{}", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests;
