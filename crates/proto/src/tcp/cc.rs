@@ -1,0 +1,290 @@
+//! Congestion control: how much may be in flight (RFC 5681, RFC 9438). A value that is told what happened and says a number.
+//!
+//! ```text
+//!   cwnd │            ╭── loss: on_loss                       ╭─ on_rto: one segment again
+//!        │        ╭───╯│      ╭──────╮                        │
+//!        │      ╭─╯    │  ╭───╯      │ congestion avoidance   │
+//!  ssthr.│┄┄┄┄┄╱┄┄┄┄┄┄┄╰──╯┄┄┄┄┄┄┄┄┄┄┄╰──                      │  ╭──
+//!        │   ╱  slow start                                    ╰─╯
+//!        └──────────────────────────────────────────────────────────▶ time
+//! ```
+//!
+//! Growth is counted in acknowledged bytes, never in ACKs, so that splitting one ACK into many gains nothing (RFC 3465), and only while the
+//! window was really in use (RFC 5681 4.1, RFC 7661, RFC 9438 5.8).
+
+use clearway_base::Duration;
+use clearway_wire::Seq;
+
+use super::ack::AckInfo;
+use super::rtt::Rtt;
+use crate::config::Congestion;
+
+mod cubic;
+mod reno;
+
+pub(crate) use cubic::Cubic;
+pub(crate) use reno::Reno;
+
+/// No window grows beyond this: RFC 7323 2.3 lets no peer offer more than 2^30 bytes.
+pub(crate) const MAX_CWND: u32 = 1 << 30;
+
+/// Segments of 1460 bytes are what RFC 6928 2 derives its ten from: longer ones get as many bytes, not as many segments.
+const IW_SEGMENT: u32 = 1460;
+
+/// L of RFC 3465 2.2: segments that slow start may grow by for one ACK.
+const ACK_LIMIT: u8 = 2;
+
+/// What all algorithms keep: the window, and how much of it was in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Bytes that may be in flight.
+    cwnd: u32,
+    /// Above it, growth is slow.
+    ssthresh: u32,
+    /// Acknowledged bytes that wait until they are worth a segment's growth.
+    credit: u32,
+    /// The most that was in flight in this round trip, which lasts until `used_until` is acknowledged.
+    used: u32,
+    used_until: Seq,
+    mss: u16,
+    /// Initial window, in segments.
+    iw: u8,
+    /// Segments that slow start may grow by for one ACK.
+    ack_limit: u8,
+    /// The window was what ended the last burst.
+    full: bool,
+    /// In the slow start after a timeout, where ACKs cover what had arrived long before (RFC 3465 2.3).
+    after_rto: bool,
+}
+
+impl Window {
+    fn new(mss: u16, iw: u8) -> Window {
+        let mut w = Window {
+            cwnd: 0,
+            ssthresh: u32::MAX,
+            credit: 0,
+            used: 0,
+            used_until: Seq(0),
+            mss: mss.max(1),
+            iw: iw.max(1),
+            ack_limit: ACK_LIMIT,
+            full: false,
+            after_rto: false,
+        };
+        w.cwnd = w.initial();
+        w
+    }
+
+    fn mss(&self) -> u32 {
+        u32::from(self.mss)
+    }
+
+    /// RFC 6928 2: min(10 MSS, max(2 MSS, 14600)), with the configured number in place of ten.
+    fn initial(&self) -> u32 {
+        let n = u32::from(self.iw);
+        (n * self.mss()).min((2 * self.mss()).max(n * IW_SEGMENT))
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Slow start for `acked` bytes; returns those that are left over for congestion avoidance.
+    fn slow_start(&mut self, acked: u32) -> u32 {
+        let limit = if self.after_rto { 1 } else { u32::from(self.ack_limit) };
+        let counted = acked.min(limit * self.mss());
+        let room = self.ssthresh.min(MAX_CWND).saturating_sub(self.cwnd);
+        let step = counted.min(room);
+        self.cwnd += step;
+        if !self.in_slow_start() {
+            self.after_rto = false;
+        }
+        counted - step
+    }
+
+    fn on_sent(&mut self, una: Seq, nxt: Seq) {
+        let flight = nxt.since(una);
+        let full = flight.saturating_add(self.mss()) > self.cwnd;
+        // The fullest moment of a round trip speaks for it: the ACKs of one burst arrive while the flight shrinks.
+        if full || flight > self.used || una.ge(self.used_until) {
+            self.used = flight;
+            self.used_until = nxt;
+            self.full = full;
+        }
+    }
+
+    /// In slow start half a window in use is enough, because the window doubles in a round trip.
+    fn is_limited(&self) -> bool {
+        self.full || (self.in_slow_start() && self.cwnd / 2 < self.used)
+    }
+
+    /// ssthresh comes down to `part` of the flight (RFC 5681 equation 4: never below two segments).
+    fn cut(&mut self, part: u32) {
+        self.ssthresh = part.max(2 * self.mss());
+        self.credit = 0;
+    }
+
+    fn collapse(&mut self) {
+        self.cwnd = self.mss();
+        self.credit = 0;
+        self.after_rto = true;
+    }
+}
+
+/// The congestion control of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cc {
+    /// NewReno (RFC 5681, 6582).
+    Reno(Reno),
+    /// CUBIC (RFC 9438).
+    Cubic(Cubic),
+}
+
+impl Cc {
+    /// For a connection that has just been established, with payloads of at most `mss` bytes and `iw` segments of initial window.
+    pub(crate) fn new(kind: Congestion, mss: u16, iw: u8) -> Cc {
+        Cc::over(kind, Window::new(mss, iw))
+    }
+
+    fn over(kind: Congestion, window: Window) -> Cc {
+        match kind {
+            Congestion::Reno => Cc::Reno(Reno::new(window)),
+            Congestion::Cubic => Cc::Cubic(Cubic::new(window)),
+        }
+    }
+
+    /// New data left; `una` and `nxt` as they are after it. A burst may be told as one.
+    pub(crate) fn on_sent(&mut self, una: Seq, nxt: Seq) {
+        self.window_mut().on_sent(una, nxt);
+    }
+
+    /// Whether the window was what held the sender back in this round trip: what belongs into [`AckInfo::cwnd_limited`].
+    pub(crate) fn is_limited(&self) -> bool {
+        self.window().is_limited()
+    }
+
+    /// An ACK arrived outside fast recovery. The window grows by what was newly acknowledged, if it was in use.
+    pub(crate) fn on_ack(&mut self, ack: &AckInfo, rtt: &Rtt) {
+        if ack.acked == 0 {
+            return;
+        }
+        match self {
+            Cc::Reno(reno) => reno.on_ack(ack),
+            Cc::Cubic(cubic) => cubic.on_ack(ack, rtt),
+        }
+    }
+
+    /// A loss was detected (not by the timer) with `flight` bytes outstanding: once per recovery.
+    pub(crate) fn on_loss(&mut self, flight: u32) {
+        match self {
+            Cc::Reno(reno) => reno.on_loss(flight),
+            Cc::Cubic(cubic) => cubic.on_loss(flight),
+        }
+    }
+
+    /// Fast recovery is over with `flight` bytes outstanding. The window is not opened so far that a burst would leave (RFC 6582 3.2, step 3).
+    pub(crate) fn on_recovered(&mut self, flight: u32) {
+        let w = self.window_mut();
+        w.cwnd = w.ssthresh.min(flight.max(w.mss()).saturating_add(w.mss())).min(MAX_CWND);
+    }
+
+    /// The retransmission timer ran out with `flight` bytes outstanding: one segment, then slow start (RFC 5681 3.1).
+    /// `again`: it did so before for the same data, and ssthresh was cut then.
+    pub(crate) fn on_rto(&mut self, flight: u32, again: bool) {
+        match self {
+            Cc::Reno(reno) => reno.on_rto(flight, again),
+            Cc::Cubic(cubic) => cubic.on_rto(flight, again),
+        }
+    }
+
+    /// About to send after `idle` without anything in flight. After more than one `rto` the ACK clock is gone, and the window falls back to
+    /// the restart window, which is the initial one (RFC 5681 4.1).
+    pub(crate) fn on_idle(&mut self, idle: Duration, rto: Duration) {
+        if let Cc::Cubic(cubic) = self {
+            cubic.pause();
+        }
+        if idle > rto {
+            let w = self.window_mut();
+            w.cwnd = w.cwnd.min(w.initial());
+            w.credit = 0;
+        }
+    }
+
+    /// The path takes segments of another size. The window stays as many bytes, but never less than one segment.
+    pub(crate) fn set_mss(&mut self, mss: u16) {
+        let w = self.window_mut();
+        w.mss = mss.max(1);
+        w.cwnd = w.cwnd.max(w.mss());
+        w.ssthresh = w.ssthresh.max(2 * w.mss());
+    }
+
+    /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them answer a whole piece with one ACK.
+    /// Slow start may then grow by that much for one ACK, instead of by two segments: as much as we sent as one.
+    pub(crate) fn set_burst(&mut self, bytes: u32) {
+        let w = self.window_mut();
+        w.ack_limit = u8::try_from(bytes / w.mss()).unwrap_or(u8::MAX).max(ACK_LIMIT);
+    }
+
+    /// Another algorithm takes over the window as it is.
+    pub(crate) fn switch(&mut self, kind: Congestion) {
+        if self.kind() != kind {
+            *self = Cc::over(kind, *self.window());
+        }
+    }
+
+    /// Bytes that may be in flight.
+    #[inline]
+    pub(crate) fn cwnd(&self) -> u32 {
+        self.window().cwnd
+    }
+
+    /// The slow-start threshold; `u32::MAX` before the first loss.
+    pub(crate) fn ssthresh(&self) -> u32 {
+        self.window().ssthresh
+    }
+
+    /// The payload size that it reckons with.
+    pub(crate) fn mss(&self) -> u16 {
+        self.window().mss
+    }
+
+    /// Whether the window is below the slow-start threshold.
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.window().in_slow_start()
+    }
+
+    /// Which algorithm it is.
+    pub(crate) fn kind(&self) -> Congestion {
+        match self {
+            Cc::Reno(_) => Congestion::Reno,
+            Cc::Cubic(_) => Congestion::Cubic,
+        }
+    }
+
+    /// Its name as TCP_CONGESTION has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Cc::Reno(_) => "reno",
+            Cc::Cubic(_) => "cubic",
+        }
+    }
+
+    #[inline]
+    fn window(&self) -> &Window {
+        match self {
+            Cc::Reno(reno) => &reno.window,
+            Cc::Cubic(cubic) => &cubic.window,
+        }
+    }
+
+    #[inline]
+    fn window_mut(&mut self) -> &mut Window {
+        match self {
+            Cc::Reno(reno) => &mut reno.window,
+            Cc::Cubic(cubic) => &mut cubic.window,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

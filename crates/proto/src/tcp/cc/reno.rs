@@ -1,0 +1,49 @@
+//! NewReno: additive increase, halving on loss (RFC 5681, with the byte counting of RFC 3465).
+
+use super::{MAX_CWND, Window};
+use crate::tcp::ack::AckInfo;
+
+/// Reno's state is the window alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reno {
+    pub(super) window: Window,
+}
+
+impl Reno {
+    pub(super) fn new(window: Window) -> Reno {
+        Reno { window }
+    }
+
+    pub(super) fn on_ack(&mut self, ack: &AckInfo) {
+        if !ack.cwnd_limited {
+            return;
+        }
+        let w = &mut self.window;
+        let mut acked = ack.acked;
+        if w.in_slow_start() {
+            acked = w.slow_start(acked);
+        }
+        if w.in_slow_start() {
+            return;
+        }
+        // RFC 3465 2.1: a window's worth of acknowledged bytes is worth one segment.
+        w.credit = w.credit.saturating_add(acked.min(w.cwnd));
+        if w.credit >= w.cwnd {
+            w.credit -= w.cwnd;
+            w.cwnd = (w.cwnd + w.mss()).min(MAX_CWND);
+        }
+    }
+
+    pub(super) fn on_loss(&mut self, flight: u32) {
+        // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
+        self.window.cut(flight / 2);
+        self.window.cwnd = self.window.ssthresh;
+    }
+
+    pub(super) fn on_rto(&mut self, flight: u32, again: bool) {
+        if !again {
+            self.window.cut(flight / 2);
+        }
+        self.window.collapse();
+    }
+}

@@ -1,0 +1,133 @@
+//! Which bytes have arrived ahead of RCV.NXT. The bytes themselves are in the receive store; a connection has such a map only while there is a hole.
+//!
+//! ```text
+//!        RCV.NXT
+//!  ─────────┬─────────┬─────┬──────┬────────┬──────▶ sequence space
+//!  in order │  hole   │ have│ hole │  have  │
+//! ```
+
+use clearway_wire::Seq;
+
+pub(crate) use super::ranges::Full;
+use super::ranges::Ranges;
+use super::span::Span;
+
+/// SACK blocks that one ACK can carry (RFC 2018 3: four without timestamps).
+pub(crate) const BLOCKS: usize = 4;
+
+/// The map of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Reasm {
+    ranges: Ranges,
+    /// Where the pieces that came last began, the last one first: the spans around them are reported in this order.
+    recent: [Seq; BLOCKS],
+    recent_len: u8,
+}
+
+impl Reasm {
+    /// Nothing has arrived.
+    pub(crate) const fn new() -> Reasm {
+        Reasm { ranges: Ranges::new(), recent: [Seq(0); BLOCKS], recent_len: 0 }
+    }
+
+    /// Whether nothing is held: the map can be given back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.spans().is_empty()
+    }
+
+    /// How many separate spans are held.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.spans().len()
+    }
+
+    /// How many bytes are held.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.ranges.bytes()
+    }
+
+    /// The first contiguous part of `span` that is not here: what a buffer with these bytes is to be cut to before it is stored.
+    pub(crate) fn missing(&self, span: Span) -> Option<Span> {
+        self.ranges.first_missing(span)
+    }
+
+    /// The first contiguous part of `span` that is here already.
+    pub(crate) fn duplicate(&self, span: Span) -> Option<Span> {
+        self.ranges.first_present(span)
+    }
+
+    /// Whether `insert` of `span` would be taken; asked before the bytes are stored.
+    pub(crate) fn can_insert(&self, span: Span) -> bool {
+        self.ranges.can_insert(span)
+    }
+
+    /// `span` has arrived and is stored. When the map is full nothing changes, and the segment must be dropped.
+    pub(crate) fn insert(&mut self, span: Span) -> Result<(), Full> {
+        if span.is_empty() {
+            return Ok(());
+        }
+        self.ranges.insert(span)?;
+        // Marks inside the span that this piece has become part of would only name it a second time.
+        let whole = self.ranges.around(span.start).unwrap_or(span);
+        let mut kept = 1;
+        let old = self.recent;
+        for &mark in old[..usize::from(self.recent_len)].iter().filter(|mark| !whole.contains(**mark)) {
+            if kept < BLOCKS {
+                self.recent[kept] = mark;
+                kept += 1;
+            }
+        }
+        self.recent[0] = span.start;
+        self.recent_len = kept as u8;
+        Ok(())
+    }
+
+    /// How far RCV.NXT may move on from `nxt` over bytes that are here. Those, and everything below, leave the map.
+    pub(crate) fn contiguous_from(&mut self, nxt: Seq) -> u32 {
+        let end = match self.ranges.spans().iter().take_while(|s| s.start.le(nxt)).last() {
+            Some(s) => s.end.max(nxt),
+            None => return 0,
+        };
+        self.ranges.drop_below(end);
+        end.since(nxt)
+    }
+
+    /// The SACK option's blocks: the duplicate that is to be reported, if any (RFC 2883 4), then the spans in which something arrived most
+    /// recently, then others, lowest first (RFC 2018 4). At most `max` blocks (what fits beside other options). Returns how many there are.
+    pub(crate) fn sack_blocks(&self, dsack: Option<Span>, out: &mut [Span; BLOCKS], max: usize) -> usize {
+        let max = max.min(BLOCKS);
+        let mut n = 0;
+        if let Some(span) = dsack.filter(|_| max > 0) {
+            out[0] = span;
+            n = 1;
+        }
+        let first = n;
+        let recent = self.recent[..usize::from(self.recent_len)].iter().filter_map(|mark| self.ranges.around(*mark));
+        // RFC 2883 4.2: the second block is the span that the duplicate is part of.
+        let of_duplicate = dsack.and_then(|d| self.ranges.around(d.start));
+        for span in of_duplicate.into_iter().chain(recent).chain(self.ranges.spans().iter().copied()) {
+            if n == max {
+                break;
+            }
+            if !out[first..n].contains(&span) {
+                out[n] = span;
+                n += 1;
+            }
+        }
+        n
+    }
+}
+
+/// What a D-SACK is to say about an arrived segment that covers `span`: its first part that had been received before, be it below `nxt` or in
+/// the map (RFC 2883 4). None when all of it is new.
+pub(crate) fn duplicate_of(nxt: Seq, map: Option<&Reasm>, span: Span) -> Option<Span> {
+    if span.is_empty() {
+        return None;
+    }
+    if span.start.lt(nxt) {
+        return Some(Span::new(span.start, span.end.min(nxt)));
+    }
+    map.and_then(|map| map.duplicate(span))
+}
+
+#[cfg(test)]
+mod tests;

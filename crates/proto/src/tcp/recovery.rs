@@ -1,0 +1,312 @@
+//! Loss recovery: when it begins and ends, what leaves next, and how much (RFC 5681 3.2, RFC 6582, RFC 6675 5, RFC 3042).
+//!
+//! ```text
+//!   SND.UNA        rxt (HighRxt)      lost edge             SND.NXT
+//!  ────┬───────────────┬──────────────────┬────────────────────┬──▶
+//!      │ sent again    │ lost, not yet    │ in flight          │
+//!      │ (in flight)   │ sent again       │                    │
+//! ```
+//!
+//! What the peer holds selectively lies anywhere in it, is in the scoreboard, and counts nowhere. A connection without a scoreboard (no SACK, or
+//! none free) goes by the number of duplicate ACKs, as NewReno does.
+
+use clearway_wire::Seq;
+
+use super::ack::AckInfo;
+use super::loss::DUP_THRESH;
+use super::sack::Scoreboard;
+use super::span::Span;
+
+/// Where a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Fast recovery, until the recovery point is acknowledged.
+    Fast,
+    /// After a retransmission timeout, until everything that was in flight then is acknowledged.
+    Timeout,
+}
+
+/// What an ACK meant for recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Signal {
+    /// Nothing to do.
+    Nothing,
+    /// A loss: congestion control is to cut its window, `flight` bytes being outstanding (those of limited transmit not counted, RFC 5681
+    /// 3.2, step 2), and the lost segment leaves at once.
+    Enter {
+        /// FlightSize.
+        flight: u32,
+    },
+    /// Part of what was in flight when recovery began is acknowledged. The retransmission timer starts anew only when `first` (RFC 6582 4).
+    Partial {
+        /// The first one in this recovery.
+        first: bool,
+    },
+    /// Everything that was in flight when fast recovery began is acknowledged.
+    Left,
+    /// Everything that was in flight when the timer ran out is acknowledged.
+    Repaired,
+}
+
+/// What leaves next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// New data, from SND.NXT on.
+    New,
+    /// Bytes that were sent before; then [`Recovery::on_retransmitted`].
+    Retransmit(Span),
+    /// The end of what is outstanding, so that its loss does not wait for the timer (RFC 6675 4, NextSeg rule 4); then [`Recovery::on_rescued`].
+    Rescue(Span),
+}
+
+/// The state of one connection's recovery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    /// RecoveryPoint: SND.NXT when recovery began. When nothing is to be recovered it stays below SND.UNA.
+    recover: Seq,
+    /// HighRxt: what is missing below has been sent again.
+    rxt: Seq,
+    /// What is missing below is lost, whatever the scoreboard says.
+    lost: Seq,
+    /// SND.NXT when the first duplicate ACK came.
+    before_limited: Seq,
+    /// Bytes that duplicate ACKs say have left the network (RFC 5681 3.2, steps 3 and 4). Not used with a scoreboard.
+    inflate: u32,
+    phase: Phase,
+    dupacks: u8,
+    rescued: bool,
+    partial: bool,
+}
+
+impl Recovery {
+    /// For a connection whose SYN had the sequence number `iss`.
+    pub(crate) fn new(iss: Seq) -> Recovery {
+        Recovery {
+            recover: iss,
+            rxt: iss,
+            lost: iss,
+            before_limited: iss,
+            inflate: 0,
+            phase: Phase::Open,
+            dupacks: 0,
+            rescued: false,
+            partial: false,
+        }
+    }
+
+    /// Takes an ACK, whose SACK blocks are in `board` already. Every ACK that moves SND.UNA or is a duplicate must come here.
+    pub(crate) fn on_ack(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
+        if ack.acked > 0 {
+            self.dupacks = 0;
+            self.rxt = self.rxt.max(ack.una);
+            self.lost = self.lost.max(ack.una);
+        } else if ack.dup {
+            if self.dupacks == 0 {
+                self.before_limited = ack.nxt;
+            }
+            self.dupacks = self.dupacks.saturating_add(1);
+        }
+        match self.phase {
+            Phase::Open => self.while_open(ack, board, mss),
+            Phase::Fast => self.while_fast(ack, board, mss),
+            Phase::Timeout if ack.una.ge(self.recover) => {
+                self.end(ack.una);
+                Signal::Repaired
+            }
+            Phase::Timeout => Signal::Nothing,
+        }
+    }
+
+    fn while_open(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
+        let lost = match board {
+            // RFC 6675 5: three duplicates, or IsLost of the first byte that is missing.
+            Some(board) => {
+                let by_edge = board.lost_edge(mss).is_some_and(|edge| edge.gt(ack.una));
+                (self.dupacks >= DUP_THRESH || by_edge) && ack.una.ge(self.recover)
+            }
+            // RFC 6582 3.2, step 2: duplicates that our own repetitions of before caused mean nothing.
+            None => self.dupacks >= DUP_THRESH && ack.una.gt(self.recover),
+        };
+        if !lost || ack.flight == 0 {
+            if ack.una.gt(self.recover) {
+                // Kept close behind, or the circle would turn it into the future.
+                self.recover = ack.una - 1;
+            }
+            return Signal::Nothing;
+        }
+        let flight = if self.dupacks > 0 { self.before_limited.since(ack.una).min(ack.flight) } else { ack.flight };
+        self.phase = Phase::Fast;
+        self.recover = ack.nxt;
+        self.rescued = false;
+        self.partial = false;
+        self.inflate = u32::from(DUP_THRESH) * mss;
+        self.head_is_lost(ack, mss);
+        Signal::Enter { flight }
+    }
+
+    fn while_fast(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
+        if ack.una.ge(self.recover) {
+            self.end(ack.una);
+            return Signal::Left;
+        }
+        if ack.acked == 0 {
+            if ack.dup {
+                // No more than was outstanding can have left: a peer that makes up duplicates gains nothing (RFC 5681 3.2, step 4).
+                self.inflate = self.inflate.saturating_add(mss).min(self.recover.since(ack.una));
+            }
+            return Signal::Nothing;
+        }
+        if board.is_none() {
+            // RFC 6582 3.2, step 3: the next segment is lost too; the window loses what was acknowledged and gets one segment back.
+            self.inflate = self.inflate.saturating_sub(ack.acked);
+            if ack.acked >= mss {
+                self.inflate = self.inflate.saturating_add(mss);
+            }
+            self.rxt = ack.una;
+            self.head_is_lost(ack, mss);
+        }
+        let first = !self.partial;
+        self.partial = true;
+        Signal::Partial { first }
+    }
+
+    fn head_is_lost(&mut self, ack: &AckInfo, mss: u32) {
+        self.rxt = ack.una;
+        self.lost = (ack.una + mss).min(ack.nxt);
+    }
+
+    fn end(&mut self, una: Seq) {
+        self.phase = Phase::Open;
+        self.dupacks = 0;
+        self.inflate = 0;
+        self.rxt = una;
+        self.lost = una;
+    }
+
+    /// The retransmission timer ran out: what is outstanding and not held by the peer is lost (RFC 5681 3.1, RFC 6675 5.1).
+    /// When this happens again before recovery, the peer's word on what it holds is no longer believed (RFC 2018 8).
+    pub(crate) fn on_timeout(&mut self, una: Seq, nxt: Seq, board: Option<&mut Scoreboard>) {
+        if let Some(board) = board.filter(|_| self.phase == Phase::Timeout) {
+            board.clear();
+        }
+        self.phase = Phase::Timeout;
+        self.recover = nxt;
+        self.rxt = una;
+        self.lost = nxt;
+        self.inflate = 0;
+        self.dupacks = 0;
+    }
+
+    /// `span` was sent again.
+    pub(crate) fn on_retransmitted(&mut self, span: Span) {
+        self.rxt = self.rxt.max(span.end);
+    }
+
+    /// The rescue segment was sent: once per recovery.
+    pub(crate) fn on_rescued(&mut self) {
+        self.rescued = true;
+    }
+
+    /// Where the connection is.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// In fast recovery, where the congestion window does not grow.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.phase == Phase::Fast
+    }
+
+    /// Duplicate ACKs since SND.UNA last moved.
+    pub(crate) fn dupacks(&self) -> u8 {
+        self.dupacks
+    }
+
+    /// The end of what is lost where missing.
+    fn lost_edge(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> Seq {
+        let by_board = board.and_then(|b| b.lost_edge(mss)).unwrap_or(una);
+        una.max(self.lost).max(by_board).min(nxt)
+    }
+
+    fn missing_bytes(span: Span, board: Option<&Scoreboard>) -> u32 {
+        span.len() - board.map_or(0, |b| b.sacked_within(span))
+    }
+
+    /// Bytes that are taken to be in the network: the pipe of RFC 6675 4 (SetPipe). Without a scoreboard, inside fast recovery, what is
+    /// outstanding less what duplicate ACKs say has left.
+    pub(crate) fn pipe(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
+        if board.is_none() && self.phase != Phase::Timeout {
+            return nxt.since(una).saturating_sub(self.inflate);
+        }
+        let edge = self.lost_edge(una, nxt, mss, board);
+        let in_flight = Recovery::missing_bytes(Span::new(edge, nxt), board);
+        let again = Recovery::missing_bytes(Span::new(una, self.rxt.max(una).min(nxt)), board);
+        in_flight + again
+    }
+
+    /// Bytes that are deemed lost and were not sent again.
+    pub(crate) fn lost_bytes(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
+        let edge = self.lost_edge(una, nxt, mss, board);
+        Recovery::missing_bytes(Span::new(self.rxt.max(una).min(edge), edge), board)
+    }
+
+    /// How many bytes may leave now as far as congestion is concerned, whichever [`Recovery::next`] says they are.
+    pub(crate) fn allowance(&self, cwnd: u32, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
+        let room = cwnd.saturating_sub(self.pipe(una, nxt, mss, board));
+        match self.phase {
+            // RFC 3042: the first two duplicates each let a new segment out. With a scoreboard the pipe has shrunk by what they told.
+            Phase::Open if board.is_none() => {
+                let extra = u32::from(self.dupacks.min(DUP_THRESH - 1)) * mss;
+                cwnd.saturating_add(extra).saturating_sub(nxt.since(una))
+            }
+            // RFC 5681 3.2, step 3, RFC 6675 5, step 4.3, RFC 6582 3.2, step 3: the first lost segment leaves whatever the window says.
+            Phase::Fast if self.rxt.le(una) && self.lost.gt(una) => room.max(mss),
+            _ => room,
+        }
+    }
+
+    /// What leaves next (NextSeg of RFC 6675 4), in a span of at most `mss` bytes when it is a repetition. `unsent`: there is data that was
+    /// never sent and that the peer's window has room for.
+    pub(crate) fn next(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>, unsent: bool) -> Next {
+        let new = if unsent { Next::New } else { Next::Nothing };
+        if self.phase == Phase::Open || una == nxt {
+            return new;
+        }
+        let rxt = self.rxt.max(una);
+        let missing = |to: Seq| {
+            let span = Span::new(rxt, to);
+            board.map_or(Some(span), |b| b.first_missing(span)).filter(|s| !s.is_empty()).map(|s| first(s, mss))
+        };
+        // Rule 1.
+        if let Some(span) = missing(self.lost_edge(una, nxt, mss, board)) {
+            return Next::Retransmit(span);
+        }
+        // Rule 2.
+        if unsent {
+            return Next::New;
+        }
+        let Some(board) = board.filter(|_| self.phase == Phase::Fast) else {
+            return Next::Nothing;
+        };
+        // Rule 3: not lost yet, but below something that has arrived.
+        if let Some(span) = board.highest().and_then(missing) {
+            return Next::Retransmit(span);
+        }
+        // Rule 4. What was sent again in this recovery already needs no rescue.
+        match board.last_missing(Span::new(rxt, nxt)).filter(|_| !self.rescued) {
+            Some(span) => Next::Rescue(Span::new(span.start.max(span.end - mss), span.end)),
+            None => Next::Nothing,
+        }
+    }
+}
+
+fn first(span: Span, mss: u32) -> Span {
+    Span::new(span.start, span.end.min(span.start + mss))
+}
+
+#[cfg(test)]
+mod tests;

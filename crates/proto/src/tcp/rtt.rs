@@ -1,0 +1,129 @@
+//! The round-trip estimate and the retransmission timeout (RFC 6298, RFC 7323 4 and appendix G).
+
+use clearway_base::Duration;
+
+use crate::config::TcpConfig;
+
+/// Fraction bits of the averages: one sample of many in a round trip moves them by very little, and little must not be nothing.
+const FRACTION: u32 = 8;
+
+/// Round-trip times are held below this, so that the fraction bits fit.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Unit in which the minimum is kept, in nanoseconds: 32 bits of it reach beyond a minute.
+const MIN_UNIT_NS: u64 = 16;
+
+/// G of RFC 6298: the coarsest step of the timers that a stack is usually driven with.
+const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// Doublings beyond this say nothing new: the upper bound has long been reached.
+const MAX_BACKOFF: u8 = 16;
+
+/// RFC 6298 5.7: what a timeout starts with after the SYN had to be repeated.
+const AFTER_SYN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The estimate of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rtt {
+    srtt: u64,
+    rttvar: u64,
+    min: u32,
+    backoff: u8,
+    known: bool,
+    syn_timed_out: bool,
+}
+
+impl Rtt {
+    /// Nothing is known yet.
+    pub(crate) const fn new() -> Rtt {
+        Rtt { srtt: 0, rttvar: 0, min: u32::MAX, backoff: 0, known: false, syn_timed_out: false }
+    }
+
+    /// Takes the sample `r`, made while `flight` bytes were out in segments of `mss`.
+    ///
+    /// The caller obeys Karn: no sample from data that was sent twice unless a timestamp tells the copies apart (RFC 6298 3, RFC 7323 4.1).
+    /// The sample ends a backoff.
+    pub(crate) fn on_sample(&mut self, r: Duration, flight: u32, mss: u16) {
+        let r = r.min(LONGEST).as_nanos();
+        self.min = self.min.min(u32::try_from(r / MIN_UNIT_NS).unwrap_or(u32::MAX));
+        self.backoff = 0;
+        let r = r << FRACTION;
+        if !self.known {
+            // RFC 6298 2.2
+            self.known = true;
+            self.srtt = r;
+            self.rttvar = r / 2;
+            return;
+        }
+        // RFC 7323 G: with a sample from every ACK the history would be forgotten within one round trip; the weights are
+        // divided by the number of samples that a round trip is expected to bring, one for every second segment.
+        let samples = u64::from(flight).div_ceil(u64::from(mss.max(1)) * 2).max(1);
+        // RFC 6298 2.3: the deviation first, with the average of before; beta is 1/4, alpha 1/8.
+        self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4 * samples);
+        self.srtt = blend(self.srtt, r, 8 * samples);
+    }
+
+    /// The timer ran out: the timeout doubles (RFC 6298 5.5).
+    pub(crate) fn on_timeout(&mut self) {
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+    }
+
+    /// Something new was acknowledged, so the doubling ends even when no sample could be taken (RFC 6298 5, last paragraph, allows it).
+    pub(crate) fn reset_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The handshake needed a second SYN. Until the first sample, the timeout is then at least 3 seconds (RFC 6298 5.7).
+    pub(crate) fn on_syn_timed_out(&mut self) {
+        self.backoff = 0;
+        self.syn_timed_out = true;
+    }
+
+    /// The retransmission timeout, with backoff, within the bounds of `cfg`.
+    ///
+    /// The lower bound lies on the deviation term, not on the whole: with a bound as short as 200 ms, a steady path of 190 ms would
+    /// otherwise be left 10 ms for the peer's delayed ACK. The result is never below the bound either way.
+    pub(crate) fn rto(&self, cfg: &TcpConfig) -> Duration {
+        let base = if self.known {
+            let deviation = Duration::from_nanos((self.rttvar >> FRACTION).saturating_mul(4));
+            self.smoothed() + deviation.max(GRANULARITY).max(cfg.rto_min)
+        } else if self.syn_timed_out {
+            cfg.rto_initial.max(AFTER_SYN_TIMEOUT)
+        } else {
+            cfg.rto_initial
+        };
+        base.min(cfg.rto_max).times(1 << self.backoff).min(cfg.rto_max)
+    }
+
+    /// The smoothed round-trip time; None before the first sample.
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.known.then(|| self.smoothed())
+    }
+
+    /// The mean deviation; zero before the first sample.
+    pub(crate) fn rttvar(&self) -> Duration {
+        Duration::from_nanos(self.rttvar >> FRACTION)
+    }
+
+    /// The smallest sample of the connection's whole life; None before the first one.
+    pub(crate) fn min(&self) -> Option<Duration> {
+        self.known.then(|| Duration::from_nanos(u64::from(self.min) * MIN_UNIT_NS))
+    }
+
+    /// How often the timeout was doubled.
+    pub(crate) fn backoff(&self) -> u8 {
+        self.backoff
+    }
+
+    fn smoothed(&self) -> Duration {
+        Duration::from_nanos(self.srtt >> FRACTION)
+    }
+}
+
+/// `old` moved by one part in `weight` towards `new`.
+fn blend(old: u64, new: u64, weight: u64) -> u64 {
+    if new >= old { old + (new - old) / weight } else { old - (old - new) / weight }
+}
+
+#[cfg(test)]
+mod tests;

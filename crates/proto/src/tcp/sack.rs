@@ -1,0 +1,141 @@
+//! The sender's scoreboard (RFC 6675 3): which bytes above SND.UNA the peer says it holds. A set, nothing more; what follows from it is in
+//! `loss` and `recovery`.
+//!
+//! ```text
+//!       SND.UNA                                          SND.NXT
+//!  ────────┬────────┬──────┬──────┬───────┬──────┬──────────┬─────▶
+//!          │ missing│sacked│missin│ sacked│missin│  sacked  │
+//!                                 └ lost_edge: whatever is missing below it is lost
+//! ```
+//!
+//! Nothing that is selectively acknowledged leaves the transmit store before it is acknowledged cumulatively, because the peer may change its
+//! mind (RFC 2018 8).
+
+use clearway_wire::Seq;
+
+use super::loss::DUP_THRESH;
+use super::ranges::Ranges;
+use super::span::Span;
+
+/// What the SACK blocks of one ACK said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SackUpdate {
+    /// Bytes that were not known to be held before.
+    pub(crate) newly: u32,
+    /// Bytes that arrived a second time (RFC 2883).
+    pub(crate) dsack: Option<Span>,
+    /// Blocks that could not be true, or for which there was no room.
+    pub(crate) refused: u8,
+    /// The peer no longer holds what it said: the scoreboard was emptied.
+    pub(crate) reneged: bool,
+}
+
+/// The scoreboard of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Scoreboard {
+    ranges: Ranges,
+}
+
+impl Scoreboard {
+    /// Nothing is selectively acknowledged.
+    pub(crate) const fn new() -> Scoreboard {
+        Scoreboard { ranges: Ranges::new() }
+    }
+
+    /// Whether nothing is selectively acknowledged: with recovery over, the board can be given back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.spans().is_empty()
+    }
+
+    /// How many bytes are selectively acknowledged.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u32 {
+        self.ranges.bytes()
+    }
+
+    /// SND.UNA has moved to `una`; returns how many of the bytes below had been selectively acknowledged before.
+    pub(crate) fn advance(&mut self, una: Seq) -> u32 {
+        self.ranges.drop_below(una)
+    }
+
+    /// Takes the blocks of an ACK, as they came, after [`Scoreboard::advance`].
+    ///
+    /// A block counts when it lies within `una`..`nxt` and is not reversed (THREATS 23). A first block below `una`, or within the second
+    /// one, tells of a duplicate (RFC 2883 4).
+    pub(crate) fn update(&mut self, blocks: &[(Seq, Seq)], una: Seq, nxt: Seq) -> SackUpdate {
+        let mut said = SackUpdate::default();
+        // The byte at SND.UNA is missing by definition. When it was held once, the peer has thrown it away and may have thrown away all.
+        if self.ranges.spans().first().is_some_and(|s| s.start == una) {
+            self.ranges.clear();
+            said.reneged = true;
+        }
+        let outstanding = Span::new(una, nxt);
+        for (i, &(start, end)) in blocks.iter().enumerate() {
+            let block = Span::new(start, end);
+            let within_next = || blocks.get(1).is_some_and(|&(s, e)| Span::new(s, e).covers(block));
+            if block.is_empty() || end.gt(nxt) {
+                said.refused = said.refused.saturating_add(1);
+            } else if i == 0 && (end.le(una) || within_next()) {
+                said.dsack = Some(block);
+            } else if end.le(una) {
+                // An old ACK that arrives late says nothing new.
+            } else if start.gt(una) && outstanding.covers(block) {
+                match self.ranges.insert(block) {
+                    Ok(new) => said.newly += new,
+                    Err(_) => said.refused = said.refused.saturating_add(1),
+                }
+            } else {
+                said.refused = said.refused.saturating_add(1);
+            }
+        }
+        said
+    }
+
+    /// How many bytes of `span` are selectively acknowledged.
+    pub(crate) fn sacked_within(&self, span: Span) -> u32 {
+        self.ranges.count_within(span)
+    }
+
+    /// Whether the byte at `seq` is selectively acknowledged.
+    pub(crate) fn is_sacked(&self, seq: Seq) -> bool {
+        self.ranges.around(seq).is_some()
+    }
+
+    /// The first contiguous part of `span` that is not selectively acknowledged.
+    pub(crate) fn first_missing(&self, span: Span) -> Option<Span> {
+        self.ranges.first_missing(span)
+    }
+
+    /// The last contiguous part of `span` that is not selectively acknowledged.
+    pub(crate) fn last_missing(&self, span: Span) -> Option<Span> {
+        self.ranges.last_missing(span)
+    }
+
+    /// The end of the highest span that is selectively acknowledged.
+    pub(crate) fn highest(&self) -> Option<Seq> {
+        self.ranges.spans().last().map(|s| s.end)
+    }
+
+    /// IsLost of RFC 6675 4 for all bytes at once: a missing byte is lost when at least [`DUP_THRESH`] separate spans, or more than
+    /// (`DUP_THRESH` - 1) segments' worth of bytes, are held above it. Both only grow downwards, so there is one edge, and what is
+    /// missing below it is lost. None when nothing is lost.
+    pub(crate) fn lost_edge(&self, mss: u32) -> Option<Seq> {
+        let threshold = u64::from(DUP_THRESH - 1) * u64::from(mss);
+        let mut bytes = 0u64;
+        for (above, span) in (1u8..).zip(self.ranges.spans().iter().rev()) {
+            bytes += u64::from(span.len());
+            if above >= DUP_THRESH || bytes > threshold {
+                return Some(span.start);
+            }
+        }
+        None
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;
