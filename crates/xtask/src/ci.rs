@@ -9,7 +9,7 @@ use clap::Args;
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{layers, programs, rfc, tidy};
+use crate::{cost, layers, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -55,6 +55,7 @@ const STEPS: &[Step] = &[
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
     Step { name: "sim", what: "the simulator, 200 seeds", run: sim },
     Step { name: "fuzz", what: "the corpora of the fuzz targets replay", run: fuzz },
+    Step { name: "cost", what: "instructions per request stay below their bounds", run: instructions },
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
 ];
 
@@ -140,6 +141,11 @@ fn fuzz(root: &Path) -> Result<Outcome> {
         run(&mut cargo(root, &["test", "--quiet", "--package", package, "--test", "fuzz_replay"]))?;
     }
     Ok(Outcome::Holds(format!("{} targets", targets.len())))
+}
+
+fn instructions(root: &Path) -> Result<Outcome> {
+    let held = cost::cost(root, &cost::Options::default())?;
+    Ok(if held { Outcome::Holds(String::new()) } else { Outcome::Refused("a request costs too much".to_owned()) })
 }
 
 fn docs(root: &Path) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, finding, layers, programs, rfc, run, tidy};
+use crate::{ci, cost, finding, layers, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
@@ -28,6 +28,8 @@ enum Task {
     Sim(programs::Seeds),
     /// Run the packet scripts below tests/scripts
     Scripts(programs::Scripts),
+    /// Count instructions per request, and weigh connections
+    Cost(cost::Options),
 }
 
 /// Reads the command line and does the task. Exit code 0: all is well; 1: something was refused or failed; 2: wrong use.
@@ -58,6 +60,7 @@ fn task(task: Task) -> Result<bool> {
             Ok(finding::print(&mut report.findings))
         }
         Task::Sim(seeds) => programs::sim(&root, &seeds).and_then(programs::Ran::or_error),
+        Task::Cost(options) => cost::cost(&root, &options),
         Task::Scripts(scripts) => programs::scripts(&root, &scripts).and_then(programs::Ran::or_error),
     }
 }

@@ -46,6 +46,7 @@ const TABLE: &[Row] = &[
     row("sim",     &["base", "wire", "pkt", "proto"],                 &[]),
     row("script",  &["base", "wire", "pkt", "proto", "sim", "tap"],   &[]),
     row("cost",    &["base", "wire", "pkt", "proto"],                 &[]),
+    row("fuzz",    &["base", "wire", "pkt", "proto"],                 &[]),
     row("engine",  &["base", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),
     row("http",    &["base", "wire", "pkt", "proto", "engine"],       &["sim", "script"]),
     row("cli",     &[ANY],                                            &[]),

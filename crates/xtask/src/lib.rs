@@ -5,6 +5,7 @@
 
 pub mod ci;
 pub mod cli;
+pub mod cost;
 pub mod finding;
 pub mod layers;
 pub mod modules;
