@@ -1,6 +1,6 @@
 //! The device trait.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
@@ -46,7 +46,7 @@ pub trait Dev {
     fn mac(&self) -> Option<Mac>;
 
     /// A descriptor that is readable while frames wait; None when there is none.
-    fn wait_fd(&self) -> Option<RawFd>;
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Whether frames may arrive without anything that wakes the owner, who then may not sleep. A device without a descriptor is
     /// like that, unless all its work shows in [`next_deadline`](Dev::next_deadline).
@@ -92,7 +92,7 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     fn mac(&self) -> Option<Mac> {
         (**self).mac()
     }
-    fn wait_fd(&self) -> Option<RawFd> {
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         (**self).wait_fd()
     }
     fn must_poll(&self) -> bool {

@@ -10,15 +10,20 @@ pub mod counters;
 pub mod device;
 pub mod error;
 pub mod frames;
+pub mod gso;
 mod lane;
+mod layout;
 pub mod loopback;
 pub mod pair;
 pub mod spec;
+#[cfg(test)]
+mod test_frames;
 
 pub use counters::{DevCounters, RxDrop, TxDrop};
 pub use device::{Dev, Mac};
 pub use error::DevError;
 pub use frames::{FramePool, PoolBudget};
+pub use gso::{Cut, CutError, Gso};
 pub use loopback::Loopback;
 pub use pair::{PairConfig, PairEnd, pair};
 pub use spec::{PortSpec, SpecError, TapMode, TapSpec};

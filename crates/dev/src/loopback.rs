@@ -1,6 +1,6 @@
 //! The loopback device: what the stack sends comes back to it.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
@@ -80,7 +80,7 @@ impl Dev for Loopback {
         None
     }
 
-    fn wait_fd(&self) -> Option<RawFd> {
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! Two devices joined in memory by a cable, for tests and benches: what one sends the other receives.
 
 use std::cell::RefCell;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use clearway_base::Instant;
@@ -112,7 +112,7 @@ impl Dev for PairEnd {
         self.config.macs.map(|macs| macs[self.side])
     }
 
-    fn wait_fd(&self) -> Option<RawFd> {
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

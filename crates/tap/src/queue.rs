@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_dev::device::{MAX_IP_PACKET, max_frame};
 use clearway_dev::frames::LARGE_LEN;
@@ -214,8 +214,8 @@ impl Dev for TapQueue {
         self.mac
     }
 
-    fn wait_fd(&self) -> Option<RawFd> {
-        Some(self.file.as_raw_fd())
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn counters(&self) -> DevCounters {

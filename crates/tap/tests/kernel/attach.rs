@@ -1,6 +1,6 @@
 //! Attaching to interfaces, and everything that can be wrong with one.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use clearway_dev::{Dev, TxDrop};
 use clearway_pkt::{Burst, TxMeta};
@@ -18,7 +18,7 @@ fn as_many_queues_open_as_were_asked_for_each_with_its_own_descriptor() {
     let mut spec = tap("mq0");
     spec.queues = 4;
     let queues: Vec<_> = open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
-    let mut fds: Vec<RawFd> = queues.iter().map(|queue| queue.wait_fd().unwrap()).collect();
+    let mut fds: Vec<RawFd> = queues.iter().map(|queue| queue.wait_fd().unwrap().as_raw_fd()).collect();
     fds.dedup();
     assert_eq!(fds.len(), 4);
     let macs: Vec<_> = queues.iter().map(|queue| queue.mac().unwrap()).collect();

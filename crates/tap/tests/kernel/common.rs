@@ -1,7 +1,6 @@
 //! A network namespace of the test's own, an interface in it, and just enough of a peer to talk to the kernel by hand.
 
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::process::Command;
 
 use clearway_dev::{Dev, FramePool, PoolBudget, TapMode, TapSpec};
@@ -169,9 +168,7 @@ impl Link {
 
     /// Sleeps until the descriptor says that there is something to read.
     fn wait(&self, what: &str) {
-        // SAFETY: the descriptor belongs to `self.dev`, which outlives this call.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.dev.wait_fd().unwrap()) };
-        let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+        let mut fds = [PollFd::new(self.dev.wait_fd().unwrap(), PollFlags::POLLIN)];
         let ready = poll(&mut fds, PollTimeout::from(PATIENCE_MS)).unwrap();
         assert_eq!(ready, 1, "{what} did not arrive: {:?}", self.dev.counters());
     }
