@@ -9,6 +9,7 @@
 pub mod counters;
 pub mod device;
 pub mod error;
+pub mod fault;
 pub mod frames;
 pub mod gso;
 mod lane;
@@ -22,6 +23,7 @@ mod test_frames;
 pub use counters::{DevCounters, RxDrop, TxDrop};
 pub use device::{Dev, Mac};
 pub use error::DevError;
+pub use fault::{Fault, FaultCounts, FaultSpec, Impairment};
 pub use frames::{FramePool, PoolBudget};
 pub use gso::{Cut, CutError, Gso};
 pub use loopback::Loopback;

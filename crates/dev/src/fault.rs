@@ -1,0 +1,264 @@
+//! A bad link round any port: loss, duplication, reordering, corruption, delay, rate and queue limit, the same for the same seed.
+//!
+//! Faults happen to what is on the wire, segment by segment. So the port with faults takes no large packets and no unfinished checksums from
+//! the stack, and cuts what the port below received as one large packet into its segments again. Put [`crate::Gso`] over it when
+//! the stack shall have segmentation all the same.
+
+use std::os::fd::BorrowedFd;
+
+use clearway_base::{Instant, Rng};
+use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
+
+use crate::device::max_frame;
+use crate::gso::{Cut, finish_checksum, rewrite_checksum};
+use crate::lane::Room;
+use crate::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+
+mod impair;
+mod spec;
+
+pub use impair::FaultCounts;
+pub use spec::{FaultSpec, Impairment};
+
+use impair::{Fate, Impair};
+
+/// A port over a bad link.
+///
+/// Delays and rates pass with the time that [`Dev::set_now`] tells; what falls due is heard of in [`Dev::next_deadline`].
+pub struct Fault<D> {
+    below: D,
+    now: Instant,
+    pool: FramePool,
+    rx: Impair<(PoolBuf, RxMeta)>,
+    tx: Impair<PoolBuf>,
+    room: Room,
+    arrived: Burst<PoolBuf>,
+    counters: DevCounters,
+}
+
+impl<D: Dev<Buf = PoolBuf>> Fault<D> {
+    /// Puts `spec` round `below`. The same seed with the same frames at the same times gives the same faults.
+    /// Frames on their way are kept in `pool`.
+    pub fn new(below: D, spec: FaultSpec, seed: u64, pool: FramePool) -> Fault<D> {
+        let mut rng = Rng::seed(seed);
+        Fault {
+            below,
+            now: Instant::ZERO,
+            pool,
+            rx: Impair::new(spec.rx, rng.fork()),
+            tx: Impair::new(spec.tx, rng),
+            room: Room::default(),
+            arrived: Burst::new(),
+            counters: DevCounters::default(),
+        }
+    }
+
+    /// The port below.
+    pub fn below(&self) -> &D {
+        &self.below
+    }
+
+    /// What has happened to frames towards the stack and from it.
+    pub fn fault_counts(&self) -> (FaultCounts, FaultCounts) {
+        (self.rx.counts(), self.tx.counts())
+    }
+
+    fn ethernet(&self) -> bool {
+        self.below.mac().is_some()
+    }
+
+    /// Takes what the port below has received, cut into what was on the wire.
+    fn receive(&mut self) -> Result<(), DevError> {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let result = self.below.rx(&mut arrived);
+        for index in 0..arrived.len() {
+            if let Some((buf, meta)) = arrived.take(index) {
+                self.receive_one(buf, meta);
+            }
+        }
+        arrived.clear();
+        self.arrived = arrived;
+        result
+    }
+
+    fn receive_one(&mut self, buf: PoolBuf, mut meta: RxMeta) {
+        if self.below.offloads().trusted_link {
+            // That link vouches for everything, but it does not know what happens here.
+            meta.checksum = Checksum::Unknown;
+        }
+        if meta.segment_size == 0 {
+            return self.impair_rx(buf, meta);
+        }
+        let Ok(cut) = Cut::new(buf.bytes(), self.ethernet(), meta.segment_size) else {
+            return self.counters.drop_rx(RxDrop::Uncuttable);
+        };
+        // Pieces have whole checksums, made from what is right so far.
+        let meta = RxMeta { segment_size: 0, ..meta };
+        for index in 0..cut.count() {
+            let len = cut.piece_len(index);
+            match self.pool.take(len) {
+                Some(mut piece) => {
+                    cut.write(index, piece.bytes_mut());
+                    piece.truncate(len);
+                    self.impair_rx(piece, meta);
+                }
+                None => self.counters.drop_rx(RxDrop::NoBuffer),
+            }
+        }
+    }
+
+    fn impair_rx(&mut self, mut buf: PoolBuf, mut meta: RxMeta) {
+        let len = buf.bytes().len();
+        let (flipped_bit, twice) = match self.rx.fate(len) {
+            Fate::Lost => return self.counters.drop_rx(RxDrop::FaultLoss),
+            Fate::Goes { flipped_bit, twice } => (flipped_bit, twice),
+        };
+        if let Some(bit) = flipped_bit {
+            if meta.checksum == Checksum::Good {
+                // It may never have been written; now the stack has to find out by it that the frame is damaged.
+                rewrite_checksum(buf.bytes_mut(), self.ethernet());
+                meta.checksum = Checksum::Unknown;
+            }
+            flip(buf.bytes_mut(), bit);
+        }
+        if twice {
+            match self.pool.copy_of(buf.bytes()) {
+                Some(copy) => self.push_rx(copy, meta),
+                None => self.counters.drop_rx(RxDrop::NoBuffer),
+            }
+        }
+        self.push_rx(buf, meta);
+    }
+
+    fn push_rx(&mut self, buf: PoolBuf, meta: RxMeta) {
+        let len = buf.bytes().len();
+        if self.rx.push(self.now, len, (buf, meta)).is_err() {
+            self.counters.drop_rx(RxDrop::FaultQueue);
+        }
+    }
+
+    /// Hands over what has arrived by now.
+    fn deliver(&mut self, burst: &mut Burst<PoolBuf>) {
+        while burst.room() > 0 {
+            let Some((buf, meta)) = self.rx.pop(self.now) else { return };
+            self.counters.received(buf.bytes().len());
+            // There is room, as was just seen.
+            let _ = burst.push(buf, meta);
+        }
+    }
+
+    fn send(&mut self, len: usize, meta: &TxMeta) -> Result<(), TxDrop> {
+        let mut buf = self.room.commit(len, &self.pool).ok_or(TxDrop::BadRequest)?;
+        if meta.segmentation != Segmentation::None {
+            return Err(TxDrop::BadRequest);
+        }
+        if meta.checksum_start != 0 && !finish_checksum(buf.bytes_mut(), meta) {
+            return Err(TxDrop::BadRequest);
+        }
+        let (flipped_bit, twice) = match self.tx.fate(len) {
+            Fate::Lost => return Err(TxDrop::FaultLoss),
+            Fate::Goes { flipped_bit, twice } => (flipped_bit, twice),
+        };
+        if let Some(bit) = flipped_bit {
+            flip(buf.bytes_mut(), bit);
+        }
+        if twice {
+            let copy = self.pool.copy_of(buf.bytes());
+            match copy.map(|copy| self.tx.push(self.now, len, copy)) {
+                Some(Ok(())) => {}
+                Some(Err(_)) => self.counters.drop_tx(TxDrop::FaultQueue),
+                None => self.counters.drop_tx(TxDrop::NoBuffer),
+            }
+        }
+        self.tx.push(self.now, len, buf).map_err(|_| TxDrop::FaultQueue)
+    }
+}
+
+/// Turns one bit over, counted from the start of the frame.
+fn flip(bytes: &mut [u8], bit: usize) {
+    if let Some(byte) = bytes.get_mut(bit / 8) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
+    type Buf = PoolBuf;
+
+    fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
+        // What waits from before goes first, and nothing more is taken in while it does not all fit: that bounds what is held here.
+        self.deliver(burst);
+        if burst.room() == 0 {
+            return Ok(());
+        }
+        let result = self.receive();
+        self.deliver(burst);
+        result
+    }
+
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > max_frame(self.below.mtu(), self.ethernet()) {
+            return None;
+        }
+        self.room.reserve(len, &self.pool)
+    }
+
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        if let Err(why) = self.send(len, &meta) {
+            self.counters.drop_tx(why);
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(buf) = self.tx.pop(self.now) {
+            let bytes = buf.bytes();
+            match self.below.reserve(bytes.len()) {
+                Some(room) => {
+                    room[..bytes.len()].copy_from_slice(bytes);
+                    self.below.commit(bytes.len(), TxMeta::default());
+                }
+                None => self.counters.drop_tx(TxDrop::NoRoom),
+            }
+        }
+        self.below.flush();
+    }
+
+    /// Nothing: see the head of this file.
+    fn offloads(&self) -> Offloads {
+        Offloads::default()
+    }
+
+    fn mtu(&self) -> usize {
+        self.below.mtu()
+    }
+
+    fn mac(&self) -> Option<Mac> {
+        self.below.mac()
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.below.wait_fd()
+    }
+
+    fn must_poll(&self) -> bool {
+        self.below.must_poll()
+    }
+
+    /// Received is what the stack got, sent is what the port below sent; what was lost there and here is added up.
+    fn counters(&self) -> DevCounters {
+        let below = self.below.counters();
+        let sent = DevCounters { tx_packets: below.tx_packets, tx_bytes: below.tx_bytes, ..self.counters };
+        sent.with_drops_of(&below)
+    }
+
+    fn set_now(&mut self, now: Instant) {
+        self.now = now;
+        self.below.set_now(now);
+    }
+
+    fn next_deadline(&self) -> Instant {
+        self.below.next_deadline().min(self.rx.next_deadline()).min(self.tx.next_deadline())
+    }
+}
+
+#[cfg(test)]
+mod tests;
