@@ -16,6 +16,7 @@ mod lane;
 mod layout;
 pub mod loopback;
 pub mod pair;
+pub mod pcap;
 pub mod spec;
 #[cfg(test)]
 mod test_frames;
@@ -28,4 +29,5 @@ pub use frames::{FramePool, PoolBudget};
 pub use gso::{Cut, CutError, Gso};
 pub use loopback::Loopback;
 pub use pair::{PairConfig, PairEnd, pair};
+pub use pcap::{Capture, PcapReader, PcapWriter, Replay};
 pub use spec::{PortSpec, SpecError, TapMode, TapSpec};

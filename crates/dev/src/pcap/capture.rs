@@ -1,0 +1,162 @@
+//! A port that writes down what passes.
+
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+
+use clearway_base::{Duration, Instant};
+use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
+
+use super::write::{Direction, PcapWriter};
+use crate::device::{MAX_IP_PACKET, max_frame};
+use crate::{Dev, DevCounters, DevError, Mac, TxDrop};
+
+/// How much of a capture may be lost when the program is killed.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// A port whose frames, both ways, are written to a capture.
+///
+/// What is left to the port shows as it was handed over: large packets are whole, and unfinished checksums look wrong to a viewer.
+/// When the file can no longer be written, the capture ends and the port goes on: see [`Capture::error`].
+pub struct Capture<D, W: Write> {
+    below: D,
+    writer: PcapWriter<W>,
+    /// What is added to the time of a turn to make it nanoseconds since 1970.
+    unix_ns_at_zero: u64,
+    now: Instant,
+    flushed: Instant,
+    error: Option<io::Error>,
+    frame: Box<[u8]>,
+    reserved: usize,
+    counters: DevCounters,
+}
+
+impl<D: Dev, W: Write> Capture<D, W> {
+    /// Captures what passes through `below` to `out`, under the name `interface`. `unix_ns_at_zero` is what the wall clock showed at
+    /// [`Instant::ZERO`] of the times that [`Dev::set_now`] tells.
+    pub fn new(below: D, out: W, interface: &str, unix_ns_at_zero: u64) -> io::Result<Capture<D, W>> {
+        let ethernet = below.mac().is_some();
+        let longest = max_frame(below.mtu(), ethernet).max(below.offloads().max_segmented_frame as usize);
+        Ok(Capture {
+            writer: PcapWriter::new(out, ethernet, interface)?,
+            below,
+            unix_ns_at_zero,
+            now: Instant::ZERO,
+            flushed: Instant::ZERO,
+            error: None,
+            frame: vec![0; longest.min(max_frame(MAX_IP_PACKET, true))].into_boxed_slice(),
+            reserved: 0,
+            counters: DevCounters::default(),
+        })
+    }
+
+    /// The port below.
+    pub fn below(&self) -> &D {
+        &self.below
+    }
+
+    /// Why the capture ended early, if it did.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    /// Ends the capture and gives the port and the file back, everything written.
+    pub fn finish(mut self) -> io::Result<(D, W)> {
+        self.writer.flush()?;
+        Ok((self.below, self.writer.into_inner()))
+    }
+
+    fn unix_ns(&self) -> u64 {
+        self.unix_ns_at_zero.saturating_add(self.now.as_nanos())
+    }
+
+    fn keep(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.error.get_or_insert(error);
+        }
+    }
+}
+
+impl<D: Dev, W: Write> Dev for Capture<D, W> {
+    type Buf = D::Buf;
+
+    fn rx(&mut self, burst: &mut Burst<D::Buf>) -> Result<(), DevError> {
+        let before = burst.len();
+        let result = self.below.rx(burst);
+        for index in before..burst.len() {
+            if self.error.is_some() {
+                break;
+            }
+            if let Some((buf, _)) = burst.peek(index) {
+                let written = self.writer.write(self.unix_ns(), Direction::Received, buf.bytes(), None);
+                self.keep(written);
+            }
+        }
+        result
+    }
+
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.reserved = 0;
+        if len > self.frame.len() || self.below.reserve(len).is_none() {
+            return None;
+        }
+        self.reserved = self.frame.len();
+        Some(&mut self.frame)
+    }
+
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        if len > std::mem::take(&mut self.reserved) {
+            return self.counters.drop_tx(TxDrop::BadRequest);
+        }
+        let Some(room) = self.below.reserve(len) else {
+            return self.counters.drop_tx(TxDrop::NoRoom);
+        };
+        room[..len].copy_from_slice(&self.frame[..len]);
+        self.below.commit(len, meta);
+        if self.error.is_none() {
+            let written = self.writer.write(self.unix_ns(), Direction::Sent, &self.frame[..len], None);
+            self.keep(written);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.below.flush();
+        if self.error.is_none() && self.now.since(self.flushed) >= FLUSH_EVERY {
+            self.flushed = self.now;
+            let flushed = self.writer.flush();
+            self.keep(flushed);
+        }
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.below.offloads()
+    }
+
+    fn mtu(&self) -> usize {
+        self.below.mtu()
+    }
+
+    fn mac(&self) -> Option<Mac> {
+        self.below.mac()
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.below.wait_fd()
+    }
+
+    fn must_poll(&self) -> bool {
+        self.below.must_poll()
+    }
+
+    fn counters(&self) -> DevCounters {
+        self.below.counters().with_drops_of(&self.counters)
+    }
+
+    fn set_now(&mut self, now: Instant) {
+        self.now = now;
+        self.below.set_now(now);
+    }
+
+    fn next_deadline(&self) -> Instant {
+        self.below.next_deadline()
+    }
+}
