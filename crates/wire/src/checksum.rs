@@ -66,42 +66,72 @@ impl Sum {
 /// 64 bits to 16 with end-around carry; the byte order stays.
 #[inline]
 const fn fold_native(sum: u64) -> u16 {
-    // Adding the halves keeps the value modulo 2^16 - 1, and two more rounds take in the carries of the round before.
-    let s = (sum & 0xffff_ffff) + (sum >> 32);
-    let s = (s & 0xffff) + ((s >> 16) & 0xffff) + (s >> 32);
-    let s = (s & 0xffff) + (s >> 16);
-    let s = (s & 0xffff) + (s >> 16);
-    s as u16
+    // A number plus itself with its halves exchanged has in its upper half the sum of the halves, and the carry of the lower half on top:
+    // the end-around carry for nothing.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
-/// Bytes summed in one step of the wide loop: eight 64-bit lanes, which LLVM turns into vector registers.
-const STEP: usize = 64;
+/// From this many bytes on the vector loop pays for its start and its end; below, a chain of additions with carry is quicker.
+const WIDE_FROM: usize = 256;
+/// Bytes summed in one unbroken chain of carries.
+const CHAIN: usize = 32;
 
-/// Adds 64 bytes to the accumulators. Each 64-bit lane is split into its halves, so that no lane can carry over:
-/// 2^32 steps would be needed, and a packet has at most 2^10.
 #[inline(always)]
-fn add_step(low: &mut [u64; 4], high: &mut [u64; 4], step: &[u8; STEP]) {
-    for half in 0..2 {
-        for lane in 0..4 {
-            let at = half * 32 + lane * 8;
-            let mut word = [0; 8];
-            word.copy_from_slice(&step[at..at + 8]);
-            let word = u64::from_ne_bytes(word);
-            low[lane] += word & 0xffff_ffff;
-            high[lane] += word >> 32;
-        }
-    }
+const fn add_with_carry(a: u64, b: u64, carry: bool) -> (u64, bool) {
+    let (sum, over) = a.overflowing_add(b);
+    let (sum, over_again) = sum.overflowing_add(carry as u64);
+    (sum, over | over_again)
 }
 
-/// The sum of fewer than 64 bytes, or of any number when speed does not matter.
+#[inline(always)]
+fn word(bytes: &[u8; CHAIN], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(word)
+}
+
+/// The sum of few bytes: 64-bit words with end-around carry, which is the same sum modulo 2^16 - 1.
 #[inline]
-fn sum_short(bytes: &[u8]) -> u64 {
-    let (words, tail) = bytes.as_chunks_4();
+fn sum_short(bytes: &[u8]) -> Sum {
     let mut sum = 0u64;
-    for word in words {
-        sum += u64::from(u32::from_ne_bytes(*word));
+    let mut rest = bytes;
+    while let Some((chain, after)) = rest.split_first_chunk::<CHAIN>() {
+        let (s, carry) = add_with_carry(sum, word(chain, 0), false);
+        let (s, carry) = add_with_carry(s, word(chain, 8), carry);
+        let (s, carry) = add_with_carry(s, word(chain, 16), carry);
+        let (s, carry) = add_with_carry(s, word(chain, 24), carry);
+        sum = Sum(s).combine(Sum(u64::from(carry))).0;
+        rest = after;
     }
-    match *tail {
+    let mut sum = Sum(sum);
+    while let Some((word, after)) = rest.split_first_chunk::<8>() {
+        sum = sum.combine(Sum(u64::from_ne_bytes(*word)));
+        rest = after;
+    }
+    sum.combine(Sum(sum_tail(rest)))
+}
+
+/// The sum of a header of known length, a multiple of 4: additions without carry, as many as there are words.
+#[inline(always)]
+pub(crate) fn sum_words<const N: usize>(bytes: &[u8; N]) -> Sum {
+    let mut sum = 0;
+    for word in bytes.chunks_exact(4) {
+        sum += word.first_chunk().map_or(0, |word| u64::from(u32::from_ne_bytes(*word)));
+    }
+    Sum(sum)
+}
+
+/// The sum of fewer than 8 bytes.
+#[inline]
+fn sum_tail(bytes: &[u8]) -> u64 {
+    let mut sum = 0;
+    let mut rest = bytes;
+    if let Some((word, after)) = rest.split_first_chunk::<4>() {
+        sum = u64::from(u32::from_ne_bytes(*word));
+        rest = after;
+    }
+    match *rest {
         [a, b, c] => sum + u64::from(u32::from_ne_bytes([a, b, c, 0])),
         [a, b] => sum + u64::from(u32::from_ne_bytes([a, b, 0, 0])),
         [a] => sum + u64::from(u32::from_ne_bytes([a, 0, 0, 0])),
@@ -109,29 +139,31 @@ fn sum_short(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Adds one 64-bit word, split into its halves, so that nothing can carry over: 2^32 words would be needed.
+/// A plain loop over this is one that LLVM turns into vector code of any width, which a chain of carries is not.
+#[inline(always)]
+fn add_halves(halves: &mut (u64, u64), word: &[u8]) {
+    if let Some(word) = word.first_chunk() {
+        let word = u64::from_ne_bytes(*word);
+        halves.0 += word & 0xffff_ffff;
+        halves.1 += word >> 32;
+    }
+}
+
 /// The ones-complement sum of `bytes`; an odd last byte counts as the high half of a word (RFC 1071 1).
 #[inline]
 pub fn sum(bytes: &[u8]) -> Sum {
-    if bytes.len() < STEP { Sum(sum_short(bytes)) } else { sum_long(bytes) }
+    if bytes.len() < WIDE_FROM { sum_short(bytes) } else { sum_wide(bytes) }
 }
 
-fn sum_long(bytes: &[u8]) -> Sum {
-    let (mut low, mut high) = ([0u64; 4], [0u64; 4]);
-    let mut rest = bytes;
-    while let Some((step, after)) = rest.split_first_chunk::<STEP>() {
-        add_step(&mut low, &mut high, step);
-        rest = after;
+fn sum_wide(bytes: &[u8]) -> Sum {
+    let words = bytes.chunks_exact(8);
+    let tail = words.remainder();
+    let mut halves = (0, 0);
+    for word in words {
+        add_halves(&mut halves, word);
     }
-    total(&low, &high).combine(Sum(sum_short(rest)))
-}
-
-#[inline]
-fn total(low: &[u64; 4], high: &[u64; 4]) -> Sum {
-    let mut sum = 0;
-    for lane in 0..4 {
-        sum += low[lane] + high[lane];
-    }
-    Sum(sum)
+    Sum(halves.0).combine(Sum(halves.1)).combine(Sum(sum_tail(tail)))
 }
 
 /// Copies `src` to the start of `dst` and returns its sum, touching every byte once.
@@ -139,18 +171,15 @@ fn total(low: &[u64; 4], high: &[u64; 4]) -> Sum {
 /// # Panics
 /// When `dst` is shorter than `src`, which is a mistake of the caller.
 pub fn copy_and_sum(src: &[u8], dst: &mut [u8]) -> Sum {
-    let (mut low, mut high) = ([0u64; 4], [0u64; 4]);
-    let mut steps = src.chunks_exact(STEP);
-    let mut places = dst[..src.len()].chunks_exact_mut(STEP);
-    for (step, place) in steps.by_ref().zip(places.by_ref()) {
-        place.copy_from_slice(step);
-        if let Some(step) = step.first_chunk() {
-            add_step(&mut low, &mut high, step);
-        }
+    let (words, tail) = src.split_at(src.len() / 8 * 8);
+    let (places, tail_place) = dst[..src.len()].split_at_mut(words.len());
+    let mut halves = (0, 0);
+    for (word, place) in words.chunks_exact(8).zip(places.chunks_exact_mut(8)) {
+        place.copy_from_slice(word);
+        add_halves(&mut halves, word);
     }
-    let rest = steps.remainder();
-    places.into_remainder().copy_from_slice(rest);
-    total(&low, &high).combine(Sum(sum_short(rest)))
+    tail_place.copy_from_slice(tail);
+    Sum(halves.0).combine(Sum(halves.1)).combine(Sum(sum_tail(tail)))
 }
 
 /// The sum of the pseudo header of TCP, UDP and ICMPv6, `len` being the length of the transport header and its data
@@ -160,8 +189,8 @@ pub fn copy_and_sum(src: &[u8], dst: &mut [u8]) -> Sum {
 /// so the sum over sixteen bytes equals the sum over the four that IPv4 asks for.
 #[inline]
 pub fn pseudo(src: &Addr, dst: &Addr, proto: Proto, len: u32) -> Sum {
-    let sum = sum_short(src.octets()) + sum_short(dst.octets());
-    Sum(sum + u64::from(u32::from(proto.0).to_be()) + u64::from(len.to_be()))
+    let addresses = sum_words(src.octets()).0 + sum_words(dst.octets()).0;
+    Sum(addresses + u64::from(u32::from(proto.0).to_be()) + u64::from(len.to_be()))
 }
 
 /// The checksum of a whole TCP, UDP or ICMPv6 message whose own checksum field is zero.
@@ -193,20 +222,6 @@ pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
 #[inline]
 pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
     Sum::ZERO.add16(!checksum).add32(!old).add32(new).finish()
-}
-
-/// `slice::as_chunks::<4>` for the oldest compiler this workspace takes.
-trait Chunks {
-    fn as_chunks_4(&self) -> (impl Iterator<Item = &[u8; 4]>, &[u8]);
-}
-
-impl Chunks for [u8] {
-    #[inline(always)]
-    fn as_chunks_4(&self) -> (impl Iterator<Item = &[u8; 4]>, &[u8]) {
-        let chunks = self.chunks_exact(4);
-        let tail = chunks.remainder();
-        (chunks.filter_map(|c| c.first_chunk()), tail)
-    }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn check(packet: &[u8], verify_checksum: bool) -> Result<Ipv4<'_>, Malformed
     let Some(payload) = packet.get(HEADER_LEN..total_len) else {
         return Err(Malformed::Ipv4BadLength);
     };
-    if verify_checksum && !checksum::sum(header).is_valid() {
+    if verify_checksum && !checksum::sum_words(header).is_valid() {
         return Err(Malformed::Ipv4BadChecksum);
     }
     let view = Ipv4 { header, options: &[], payload };
@@ -65,7 +65,7 @@ fn check_with_options<'a>(
     let Some(payload) = packet.get(header_len..usize::from(u16_at(header, 2))) else {
         return Err(Malformed::Ipv4BadLength);
     };
-    if verify_checksum && !checksum::sum(header).combine(checksum::sum(options)).is_valid() {
+    if verify_checksum && !checksum::sum_words(header).combine(checksum::sum(options)).is_valid() {
         return Err(Malformed::Ipv4BadChecksum);
     }
     if Options(options).any(|o| o.is_err()) {
@@ -262,7 +262,7 @@ pub fn emit(header: &Header, out: &mut [u8]) -> usize {
     put16(h, 10, 0);
     h[12..16].copy_from_slice(&header.src.v4_octets());
     h[16..20].copy_from_slice(&header.dst.v4_octets());
-    let checksum = checksum::sum(h).finish();
+    let checksum = checksum::sum_words(h).finish();
     put16(h, 10, checksum);
     HEADER_LEN
 }

@@ -189,7 +189,8 @@ pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
         return Err(Malformed::TcpTooShort);
     };
     let header_len = (h[12] >> 4) * 4;
-    let mut segment = Segment {
+    // Built once on each way out, so that the quick ways write their result in place.
+    let with = |opts| Segment {
         src_port: u16_at(h, 0),
         dst_port: u16_at(h, 2),
         seq: Seq(u32_at(h, 4)),
@@ -198,19 +199,21 @@ pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
         header_len,
         wnd: u16_at(h, 14),
         urg: u16_at(h, 18),
-        opts: TcpOptions::NONE,
+        opts,
     };
     if usize::from(header_len) == HEADER_LEN {
-        return Ok(segment);
+        return Ok(with(TcpOptions::NONE));
     }
     let Some(options) = bytes.get(HEADER_LEN..usize::from(header_len)) else {
         return Err(Malformed::TcpBadOffset);
     };
     match <&[u8; TS_HEADER_LEN - HEADER_LEN]>::try_from(options) {
-        Ok(o) if o[..4] == NOP_NOP_TS => segment.opts.ts = Some((u32_at(o, 4), u32_at(o, 8))),
-        _ => segment.opts = TcpOptions::parse(options),
+        Ok(o) if o[..4] == NOP_NOP_TS => {
+            let ts = Some((u32_at(o, 4), u32_at(o, 8)));
+            Ok(with(TcpOptions { ts, ..TcpOptions::NONE }))
+        }
+        _ => Ok(with(TcpOptions::parse(options))),
     }
-    Ok(segment)
 }
 
 /// The options of a segment one by one, as they stand in its header. Empty when the header is malformed.

@@ -112,6 +112,8 @@ impl TcpOptions {
     }
 
     /// Reads an option list, 0–40 bytes.
+    #[cold]
+    #[inline(never)]
     pub(super) fn parse(list: &[u8]) -> TcpOptions {
         let mut opts = TcpOptions::NONE;
         let mut seen_sack = false;
