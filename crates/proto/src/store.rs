@@ -5,6 +5,13 @@
 
 use clearway_pkt::Buf;
 
+mod arena;
+pub mod chain;
+pub mod ring;
+
+pub use chain::{ChainQueue, ChainRx};
+pub use ring::{RingRx, RingTx, RxQueue, TxQueue};
+
 /// The types that a stack is built over.
 pub trait Env {
     /// The packet buffers that devices hand in.

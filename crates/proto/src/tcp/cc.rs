@@ -287,4 +287,4 @@ impl Cc {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,1 +1,276 @@
+use clearway_base::{Duration, Instant};
+use clearway_wire::Seq;
+use proptest::prelude::*;
 
+use super::{Cc, MAX_CWND};
+use crate::config::Congestion;
+use crate::tcp::ack::AckInfo;
+use crate::tcp::rtt::Rtt;
+
+const MSS: u32 = 1000;
+
+pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckInfo {
+    AckInfo {
+        now,
+        acked,
+        sacked: 0,
+        delivered: acked,
+        lost: 0,
+        dup: false,
+        rtt_sample: None,
+        flight_before: acked,
+        flight: 0,
+        cwnd_limited,
+        una: Seq(0),
+        nxt: Seq(0),
+    }
+}
+
+fn feed(cc: &mut Cc, acked: u32) {
+    cc.on_ack(&ack(Instant::ZERO, acked, true), &Rtt::new());
+}
+
+fn reno() -> Cc {
+    Cc::new(Congestion::Reno, MSS as u16, 10)
+}
+
+/// In congestion avoidance with this window.
+fn avoiding(kind: Congestion, window: u32) -> Cc {
+    let mut cc = Cc::new(kind, MSS as u16, 10);
+    cc.on_loss(if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 });
+    assert_eq!((cc.cwnd(), cc.in_slow_start()), (window, false));
+    cc
+}
+
+const BOTH: [Congestion; 2] = [Congestion::Reno, Congestion::Cubic];
+
+#[test]
+fn it_is_small() {
+    assert!(size_of::<Cc>() <= 56, "{}", size_of::<Cc>());
+}
+
+#[test]
+fn the_initial_window_is_that_of_rfc_6928() {
+    for (mss, bytes) in [(1460, 14_600), (536, 5360), (1220, 12_200), (2000, 14_600), (8960, 17_920)] {
+        assert_eq!(Cc::new(Congestion::Reno, mss, 10).cwnd(), bytes);
+    }
+}
+
+#[test]
+fn slow_start_doubles_the_window_in_a_round_trip() {
+    let mut cc = reno();
+    for _ in 0..5 {
+        feed(&mut cc, 2 * MSS);
+    }
+    assert_eq!(cc.cwnd(), 20 * MSS);
+}
+
+#[test]
+fn one_ack_opens_the_window_by_two_segments_at_most_unless_larger_pieces_were_sent() {
+    let mut cc = reno();
+    feed(&mut cc, 10 * MSS);
+    assert_eq!(cc.cwnd(), 12 * MSS);
+    cc.set_burst(8 * MSS);
+    feed(&mut cc, 10 * MSS);
+    assert_eq!(cc.cwnd(), 20 * MSS);
+    cc.set_burst(0);
+    feed(&mut cc, 10 * MSS);
+    assert_eq!(cc.cwnd(), 22 * MSS);
+}
+
+#[test]
+fn splitting_one_ack_into_many_gains_nothing() {
+    for kind in BOTH {
+        for start in [None, Some(20 * MSS)] {
+            let make = || start.map_or_else(|| Cc::new(kind, MSS as u16, 10), |w| avoiding(kind, w));
+            let (mut whole, mut split) = (make(), make());
+            for _ in 0..40 {
+                feed(&mut whole, MSS);
+                (0..MSS).for_each(|_| feed(&mut split, 1));
+            }
+            assert!(split.cwnd() <= whole.cwnd(), "{kind:?} {} {}", split.cwnd(), whole.cwnd());
+        }
+    }
+}
+
+#[test]
+fn congestion_avoidance_adds_one_segment_for_a_window_of_bytes() {
+    let mut cc = avoiding(Congestion::Reno, 20 * MSS);
+    for _ in 0..19 {
+        feed(&mut cc, MSS);
+    }
+    assert_eq!(cc.cwnd(), 20 * MSS);
+    feed(&mut cc, MSS);
+    assert_eq!(cc.cwnd(), 21 * MSS);
+}
+
+#[test]
+fn slow_start_ends_at_the_threshold_and_the_rest_counts_for_avoidance() {
+    let mut cc = reno();
+    cc.on_rto(20 * MSS, false);
+    for _ in 0..9 {
+        feed(&mut cc, MSS);
+    }
+    assert_eq!((cc.cwnd(), cc.in_slow_start()), (10 * MSS, false));
+    (0..10).for_each(|_| feed(&mut cc, MSS));
+    assert_eq!(cc.cwnd(), 11 * MSS);
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    for kind in BOTH {
+        for mut cc in [Cc::new(kind, MSS as u16, 10), avoiding(kind, 20 * MSS)] {
+            let before = cc.cwnd();
+            for i in 0..100 {
+                cc.on_ack(&ack(Instant::from_millis(i * 100), 2 * MSS, false), &Rtt::new());
+            }
+            assert_eq!(cc.cwnd(), before);
+        }
+    }
+}
+
+#[test]
+fn the_window_counts_as_used_for_the_whole_round_trip_in_which_it_was_full() {
+    let mut cc = avoiding(Congestion::Reno, 20 * MSS);
+    assert!(!cc.is_limited());
+    cc.on_sent(Seq(0), Seq(20 * MSS));
+    assert!(cc.is_limited());
+    // A small send in the middle of the round does not take that back, one in the next round does.
+    cc.on_sent(Seq(10 * MSS), Seq(21 * MSS));
+    assert!(cc.is_limited());
+    cc.on_sent(Seq(21 * MSS), Seq(22 * MSS));
+    assert!(!cc.is_limited());
+}
+
+#[test]
+fn in_slow_start_half_a_window_counts_as_used() {
+    let mut cc = reno();
+    cc.on_sent(Seq(0), Seq(5 * MSS));
+    assert!(!cc.is_limited());
+    cc.on_sent(Seq(0), Seq(6 * MSS));
+    assert!(cc.is_limited());
+}
+
+#[test]
+fn a_loss_cuts_by_half_or_by_three_tenths_of_the_flight() {
+    let mut cc = reno();
+    cc.on_loss(10 * MSS);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (5 * MSS, 5 * MSS));
+    let mut cc = Cc::new(Congestion::Cubic, MSS as u16, 10);
+    cc.on_loss(10 * MSS);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (7 * MSS, 7 * MSS));
+}
+
+#[test]
+fn no_cut_goes_below_two_segments() {
+    for kind in BOTH {
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        for _ in 0..10 {
+            cc.on_loss(cc.cwnd().min(MSS));
+            assert_eq!(cc.cwnd(), 2 * MSS);
+        }
+    }
+}
+
+#[test]
+fn a_timeout_leaves_one_segment_and_a_second_one_for_the_same_data_keeps_the_threshold() {
+    for kind in BOTH {
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.on_rto(10 * MSS, false);
+        let threshold = cc.ssthresh();
+        assert_eq!(cc.cwnd(), MSS);
+        cc.on_rto(MSS, true);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, threshold));
+    }
+}
+
+#[test]
+fn after_a_timeout_slow_start_counts_one_segment_for_an_ack() {
+    let mut cc = reno();
+    cc.set_burst(64_000);
+    cc.on_rto(40 * MSS, false);
+    feed(&mut cc, 10 * MSS);
+    assert_eq!(cc.cwnd(), 2 * MSS);
+}
+
+#[test]
+fn leaving_recovery_does_not_let_out_a_burst() {
+    let mut cc = reno();
+    cc.on_loss(40 * MSS);
+    cc.on_recovered(3 * MSS);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (4 * MSS, 20 * MSS));
+    cc.on_recovered(100 * MSS);
+    assert_eq!(cc.cwnd(), 20 * MSS);
+}
+
+#[test]
+fn a_long_pause_brings_back_the_initial_window_and_a_short_one_does_not() {
+    for kind in BOTH {
+        let mut cc = avoiding(kind, 50 * MSS);
+        cc.on_idle(Duration::from_millis(100), Duration::from_millis(200));
+        assert_eq!(cc.cwnd(), 50 * MSS);
+        cc.on_idle(Duration::from_millis(201), Duration::from_millis(200));
+        assert_eq!(cc.cwnd(), 10 * MSS);
+        assert!(cc.in_slow_start());
+        // A window below the initial one is not raised by idling.
+        let mut cc = avoiding(kind, 3 * MSS);
+        cc.on_idle(Duration::from_secs(9), Duration::from_millis(200));
+        assert_eq!(cc.cwnd(), 3 * MSS);
+    }
+}
+
+#[test]
+fn another_segment_size_keeps_the_bytes_but_leaves_room_for_one_segment() {
+    let mut cc = reno();
+    cc.set_mss(500);
+    assert_eq!(cc.cwnd(), 10 * MSS);
+    cc.on_rto(10 * MSS, false);
+    assert_eq!(cc.cwnd(), 500);
+    cc.set_mss(9000);
+    assert_eq!(cc.cwnd(), 9000);
+    assert_eq!(cc.ssthresh(), 18_000);
+    cc.set_mss(0);
+    assert_eq!(cc.mss(), 1);
+}
+
+#[test]
+fn switching_keeps_window_and_threshold() {
+    let mut cc = avoiding(Congestion::Reno, 20 * MSS);
+    cc.switch(Congestion::Cubic);
+    assert_eq!((cc.name(), cc.kind(), cc.cwnd(), cc.ssthresh()), ("cubic", Congestion::Cubic, 20 * MSS, 20 * MSS));
+    cc.switch(Congestion::Reno);
+    assert_eq!(cc.name(), "reno");
+}
+
+proptest! {
+    /// Whatever happens in whatever order: the window stays between one segment and the bound, one ACK never adds more than it acknowledged
+    /// and the two segments beside, and nothing panics.
+    #[test]
+    fn any_history_stays_within_bounds(
+        kind in prop::sample::select(&BOTH[..]),
+        mss in 88u16..9000,
+        ops in prop::collection::vec((0u8..8, any::<u32>(), 0u64..20_000_000_000), 1..200),
+    ) {
+        let mut cc = Cc::new(kind, mss, 10);
+        let mut rtt = Rtt::new();
+        let mut now = Instant::ZERO;
+        for (op, n, dt) in ops {
+            now += Duration::from_nanos(dt);
+            let before = cc.cwnd();
+            match op {
+                0 => cc.on_loss(n % (before * 2)),
+                1 => cc.on_rto(n % (before * 2), n % 3 == 0),
+                2 => cc.on_idle(Duration::from_nanos(dt), Duration::from_secs(1)),
+                3 => cc.on_recovered(n % before),
+                4 => rtt.on_sample(Duration::from_nanos(dt), before, mss),
+                _ => {
+                    let acked = if op == 7 { n } else { n % (2 * before) };
+                    cc.on_ack(&ack(now, acked, n % 5 != 0), &rtt);
+                    let gained = cc.cwnd() - before;
+                    prop_assert!(gained <= acked.max(u32::from(mss)).max(before / 2), "{gained} for {acked}");
+                }
+            }
+            prop_assert!(cc.cwnd() >= u32::from(mss) && cc.cwnd() <= MAX_CWND);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Equal chunks of memory, reserved at start, from which queues take and to which they return.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+/// No chunk.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The chunks. Pages that no queue ever touched cost nothing: the memory comes zeroed from the system, and chunks that were never used are
+/// handed out only when no used one is free.
+pub(super) struct Arena {
+    bytes: Box<[u8]>,
+    /// For a chunk in use, the next one of its queue; for a free one, the next free one.
+    next: Box<[u32]>,
+    free: u32,
+    /// Chunks from here on were never used.
+    fresh: u32,
+    available: u32,
+    shift: u32,
+}
+
+impl Arena {
+    /// `chunks` chunks of `chunk_len` bytes, rounded up to a power of two.
+    pub(super) fn new(chunks: u32, chunk_len: u32) -> Arena {
+        let shift = chunk_len.clamp(16, 1 << 24).next_power_of_two().trailing_zeros();
+        Arena {
+            bytes: vec![0; (chunks as usize) << shift].into_boxed_slice(),
+            next: vec![0; chunks as usize].into_boxed_slice(),
+            free: NONE,
+            fresh: 0,
+            available: chunks,
+            shift,
+        }
+    }
+
+    /// Chunks that are free.
+    pub(super) fn available(&self) -> u32 {
+        self.available
+    }
+
+    /// Bytes of one chunk.
+    #[inline]
+    pub(super) fn chunk_len(&self) -> u32 {
+        1 << self.shift
+    }
+
+    /// A chunk, followed by none.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<u32> {
+        let chunk = if self.free != NONE {
+            let chunk = self.free;
+            self.free = self.next[chunk as usize];
+            chunk
+        } else if (self.fresh as usize) < self.next.len() {
+            self.fresh += 1;
+            self.fresh - 1
+        } else {
+            return None;
+        };
+        self.next[chunk as usize] = NONE;
+        self.available -= 1;
+        Some(chunk)
+    }
+
+    /// `chunk` belongs to nobody any more; returns the one that followed it.
+    #[inline]
+    pub(super) fn give(&mut self, chunk: u32) -> u32 {
+        let next = self.next[chunk as usize];
+        self.next[chunk as usize] = self.free;
+        self.free = chunk;
+        self.available += 1;
+        next
+    }
+
+    /// The chunk that follows `chunk` in its queue.
+    #[inline]
+    pub(super) fn next(&self, chunk: u32) -> u32 {
+        self.next[chunk as usize]
+    }
+
+    /// Makes `next` the follower of `chunk`.
+    #[inline]
+    pub(super) fn link(&mut self, chunk: u32, next: u32) {
+        self.next[chunk as usize] = next;
+    }
+
+    /// The bytes of `chunk`.
+    #[inline]
+    pub(super) fn chunk(&self, chunk: u32) -> &[u8] {
+        let at = (chunk as usize) << self.shift;
+        &self.bytes[at..at + (1 << self.shift)]
+    }
+
+    /// The bytes of `chunk`, to be written.
+    #[inline]
+    pub(super) fn chunk_mut(&mut self, chunk: u32) -> &mut [u8] {
+        let at = (chunk as usize) << self.shift;
+        &mut self.bytes[at..at + (1 << self.shift)]
+    }
+}

@@ -1,0 +1,319 @@
+//! Stores that copy into chunks of an arena of their own: for owners in the same process who write slices and read slices.
+//!
+//! ```text
+//!   queue ──▶ ┌─────────┐   ┌─────────┐   ┌─────────┐
+//!             │░░▓▓▓▓▓▓▓│──▶│▓▓▓▓▓▓▓▓▓│──▶│▓▓▓▓     │      ░ gone   ▓ held
+//!             └──┼──────┘   └────┼────┘   └────┼────┘
+//!                front           cursor        end
+//! ```
+//!
+//! A queue that holds nothing has no chunk.
+
+use clearway_pkt::Buf;
+
+use super::arena::{Arena, NONE};
+use super::{RxStore, TxStore};
+
+/// Bytes to send, in chunks.
+pub struct RingTx {
+    arena: Arena,
+    limit: u32,
+}
+
+/// What [`RingTx`] keeps per connection. Positions count bytes of the stream since it began, on a circle of 2^32.
+#[derive(Debug)]
+pub struct TxQueue {
+    /// Position of the first byte held.
+    front: u32,
+    len: u32,
+    head: u32,
+    tail: u32,
+    /// The chunk that the last peek ended in, and the position of its first byte.
+    cursor: u32,
+    cursor_at: u32,
+}
+
+impl RingTx {
+    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue holds at most `limit` bytes.
+    pub fn new(chunks: u32, chunk_len: u32, limit: u32) -> RingTx {
+        RingTx { arena: Arena::new(chunks, chunk_len), limit: limit.min(1 << 30) }
+    }
+
+    /// Chunks that no queue holds.
+    pub fn free_chunks(&self) -> u32 {
+        self.arena.available()
+    }
+
+    /// Where the byte after the last one goes in its chunk; the chunk's length when it is full. Only for queues that hold something.
+    #[inline]
+    fn fill(&self, queue: &TxQueue) -> usize {
+        let mask = self.arena.chunk_len() - 1;
+        (queue.front.wrapping_add(queue.len).wrapping_sub(1) & mask) as usize + 1
+    }
+}
+
+impl TxStore for RingTx {
+    type Queue = TxQueue;
+
+    fn open(&mut self, _token: u64) -> Option<TxQueue> {
+        Some(TxQueue { front: 0, len: 0, head: NONE, tail: NONE, cursor: NONE, cursor_at: 0 })
+    }
+
+    fn close(&mut self, mut queue: TxQueue) {
+        let len = queue.len;
+        self.consume(&mut queue, len);
+    }
+
+    #[inline]
+    fn len(&self, queue: &TxQueue) -> u32 {
+        queue.len
+    }
+
+    fn room(&self, queue: &TxQueue) -> u32 {
+        let spare = if queue.len == 0 { 0 } else { u64::from(self.arena.chunk_len()) - self.fill(queue) as u64 };
+        let free = u64::from(self.arena.available()) * u64::from(self.arena.chunk_len()) + spare;
+        u64::from(self.limit.saturating_sub(queue.len)).min(free) as u32
+    }
+
+    fn write(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
+        let mut rest = &bytes[..bytes.len().min(self.limit.saturating_sub(queue.len) as usize)];
+        let mut written = 0;
+        while !rest.is_empty() {
+            let mut at = if queue.len == 0 { 0 } else { self.fill(queue) };
+            if queue.len == 0 || at == self.arena.chunk_len() as usize {
+                let Some(chunk) = self.arena.take() else { break };
+                if queue.len == 0 {
+                    // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
+                    queue.front = 0;
+                    (queue.head, queue.cursor, queue.cursor_at) = (chunk, chunk, 0);
+                } else {
+                    self.arena.link(queue.tail, chunk);
+                }
+                queue.tail = chunk;
+                at = 0;
+            }
+            let room = &mut self.arena.chunk_mut(queue.tail)[at..];
+            let n = rest.len().min(room.len());
+            room[..n].copy_from_slice(&rest[..n]);
+            rest = &rest[n..];
+            queue.len += n as u32;
+            written += n;
+        }
+        written
+    }
+
+    fn peek(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
+        if at >= queue.len {
+            return 0;
+        }
+        let chunk_len = self.arena.chunk_len();
+        let wanted = out.len().min((queue.len - at) as usize);
+        let position = queue.front.wrapping_add(at);
+        let head_at = queue.front & !(chunk_len - 1);
+        let (mut chunk, mut chunk_at) = (queue.cursor, queue.cursor_at);
+        if position.wrapping_sub(head_at) < chunk_at.wrapping_sub(head_at) {
+            // Behind the cursor: a retransmission. It is near the front most times.
+            (chunk, chunk_at) = (queue.head, head_at);
+        }
+        while position.wrapping_sub(chunk_at) >= chunk_len {
+            chunk = self.arena.next(chunk);
+            chunk_at = chunk_at.wrapping_add(chunk_len);
+        }
+        let mut offset = position.wrapping_sub(chunk_at) as usize;
+        let mut done = 0;
+        loop {
+            let from = &self.arena.chunk(chunk)[offset..];
+            let n = from.len().min(wanted - done);
+            out[done..done + n].copy_from_slice(&from[..n]);
+            done += n;
+            if done == wanted {
+                break;
+            }
+            chunk = self.arena.next(chunk);
+            chunk_at = chunk_at.wrapping_add(chunk_len);
+            offset = 0;
+        }
+        (queue.cursor, queue.cursor_at) = (chunk, chunk_at);
+        done
+    }
+
+    fn consume(&mut self, queue: &mut TxQueue, n: u32) {
+        let n = n.min(queue.len);
+        let chunk_len = self.arena.chunk_len();
+        let mut head_at = queue.front & !(chunk_len - 1);
+        queue.front = queue.front.wrapping_add(n);
+        queue.len -= n;
+        while queue.head != NONE && (queue.len == 0 || queue.front.wrapping_sub(head_at) >= chunk_len) {
+            if queue.cursor == queue.head {
+                queue.cursor = NONE;
+            }
+            queue.head = self.arena.give(queue.head);
+            head_at = head_at.wrapping_add(chunk_len);
+        }
+        if queue.cursor == NONE {
+            (queue.cursor, queue.cursor_at) = (queue.head, head_at);
+        }
+    }
+}
+
+/// Received bytes, in chunks, with holes.
+pub struct RingRx {
+    arena: Arena,
+    /// For each chunk, the position of its first byte in its queue's stream.
+    at: alloc::boxed::Box<[u32]>,
+    limit: u32,
+    reserve: u32,
+}
+
+/// What [`RingRx`] keeps per connection. Positions count as in [`TxQueue`].
+#[derive(Debug)]
+pub struct RxQueue {
+    /// Position of the oldest unread byte.
+    front: u32,
+    unread: u32,
+    /// The chunks in order of position; there may be gaps between them.
+    head: u32,
+    /// The chunk that was written last: the next write usually goes on there.
+    cursor: u32,
+    /// Position after the last byte held, early ones included.
+    end: u32,
+}
+
+impl RingRx {
+    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue promises and holds at most `limit` bytes.
+    pub fn new(chunks: u32, chunk_len: u32, limit: u32) -> RingRx {
+        RingRx {
+            arena: Arena::new(chunks, chunk_len),
+            at: alloc::vec![0; chunks as usize].into_boxed_slice(),
+            limit: limit.min(1 << 30),
+            // Bytes that came too early must not take the last chunks: the bytes before them could then never come (THREATS 19).
+            reserve: chunks / 8,
+        }
+    }
+
+    /// Chunks that no queue holds.
+    pub fn free_chunks(&self) -> u32 {
+        self.arena.available()
+    }
+
+    /// The chunk whose first byte has position `start`, made if need be. None when there is no memory for it.
+    fn chunk_at(&mut self, queue: &mut RxQueue, start: u32, early: bool) -> Option<u32> {
+        let base = queue.front & !(self.arena.chunk_len() - 1);
+        let distance = |at: u32| at.wrapping_sub(base);
+        let mut before = NONE;
+        let mut here = queue.head;
+        if queue.cursor != NONE && distance(self.at[queue.cursor as usize]) <= distance(start) {
+            here = queue.cursor;
+        }
+        while here != NONE && distance(self.at[here as usize]) < distance(start) {
+            before = here;
+            here = self.arena.next(here);
+        }
+        if here == NONE || self.at[here as usize] != start {
+            if early && self.arena.available() <= self.reserve {
+                return None;
+            }
+            let chunk = self.arena.take()?;
+            self.at[chunk as usize] = start;
+            self.arena.link(chunk, here);
+            if before == NONE {
+                queue.head = chunk
+            } else {
+                self.arena.link(before, chunk)
+            }
+            here = chunk;
+        }
+        queue.cursor = here;
+        Some(here)
+    }
+
+    /// Gives back the first chunk.
+    fn drop_head(&mut self, queue: &mut RxQueue) {
+        if queue.cursor == queue.head {
+            queue.cursor = NONE;
+        }
+        queue.head = self.arena.give(queue.head);
+    }
+}
+
+impl<B: Buf> RxStore<B> for RingRx {
+    type Queue = RxQueue;
+
+    fn open(&mut self, _token: u64) -> Option<RxQueue> {
+        Some(RxQueue { front: 0, unread: 0, head: NONE, cursor: NONE, end: 0 })
+    }
+
+    fn close(&mut self, mut queue: RxQueue) {
+        while queue.head != NONE {
+            self.drop_head(&mut queue);
+        }
+    }
+
+    fn write(&mut self, queue: &mut RxQueue, at: u32, buf: B) -> u32 {
+        let chunk_len = self.arena.chunk_len();
+        let ahead = queue.unread.saturating_add(at);
+        let fits = self.limit.saturating_sub(ahead) as usize;
+        let bytes = &buf.bytes()[..buf.bytes().len().min(fits)];
+        let mut position = queue.front.wrapping_add(ahead);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let Some(chunk) = self.chunk_at(queue, position & !(chunk_len - 1), at > 0) else { break };
+            let room = &mut self.arena.chunk_mut(chunk)[(position & (chunk_len - 1)) as usize..];
+            let n = rest.len().min(room.len());
+            room[..n].copy_from_slice(&rest[..n]);
+            rest = &rest[n..];
+            position = position.wrapping_add(n as u32);
+        }
+        let kept = (bytes.len() - rest.len()) as u32;
+        if kept > 0 && position.wrapping_sub(queue.front) > queue.end.wrapping_sub(queue.front) {
+            queue.end = position;
+        }
+        kept
+    }
+
+    #[inline]
+    fn advance(&mut self, queue: &mut RxQueue, n: u32) {
+        queue.unread += n;
+    }
+
+    #[inline]
+    fn unread(&self, queue: &RxQueue) -> u32 {
+        queue.unread
+    }
+
+    fn room(&self, queue: &RxQueue) -> u32 {
+        let early = u64::from(queue.end.wrapping_sub(queue.front) - queue.unread);
+        let free = u64::from(self.arena.available()) * u64::from(self.arena.chunk_len());
+        u64::from(self.limit.saturating_sub(queue.unread)).min(free + early) as u32
+    }
+
+    fn front<'a>(&'a self, queue: &'a RxQueue) -> &'a [u8] {
+        if queue.unread == 0 {
+            return &[];
+        }
+        let bytes = &self.arena.chunk(queue.head)[(queue.front & (self.arena.chunk_len() - 1)) as usize..];
+        &bytes[..bytes.len().min(queue.unread as usize)]
+    }
+
+    fn consume(&mut self, queue: &mut RxQueue, n: u32) {
+        let chunk_len = self.arena.chunk_len();
+        let n = n.min(queue.unread);
+        let base = queue.front & !(chunk_len - 1);
+        queue.front = queue.front.wrapping_add(n);
+        queue.unread -= n;
+        let gone = queue.front.wrapping_sub(base) & !(chunk_len - 1);
+        while queue.head != NONE && self.at[queue.head as usize].wrapping_sub(base) < gone {
+            self.drop_head(queue);
+        }
+        if queue.front == queue.end {
+            // Nothing is held, early bytes neither. The next byte begins a chunk.
+            while queue.head != NONE {
+                self.drop_head(queue);
+            }
+            (queue.front, queue.end) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+use alloc::vec;
+use alloc::vec::Vec;
+
+use clearway_pkt::{Pool, PoolBuf};
+use proptest::prelude::*;
+
+use super::{RingRx, RingTx, RxQueue, TxQueue};
+use crate::store::{RxStore, TxStore};
+
+fn drain(store: &mut RingTx, queue: &mut TxQueue, at: u32, n: usize) -> Vec<u8> {
+    let mut out = vec![0; n];
+    let got = store.peek(queue, at, &mut out);
+    out.truncate(got);
+    out
+}
+
+#[test]
+fn queues_are_small() {
+    assert!(size_of::<TxQueue>() <= 24);
+    assert!(size_of::<RxQueue>() <= 24);
+}
+
+#[test]
+fn an_idle_queue_holds_no_chunk() {
+    let mut s = RingTx::new(4, 64, 1000);
+    let mut q = s.open(0).unwrap();
+    assert_eq!(s.free_chunks(), 4);
+    for _ in 0..100 {
+        assert_eq!(s.write(&mut q, &[7; 50]), 50);
+        assert_eq!(s.free_chunks(), 3);
+        assert_eq!(drain(&mut s, &mut q, 0, 100), [7; 50]);
+        s.consume(&mut q, 50);
+        assert_eq!(s.free_chunks(), 4);
+    }
+    s.close(q);
+}
+
+#[test]
+fn bytes_stay_until_they_are_consumed_and_can_be_read_again() {
+    let mut s = RingTx::new(8, 16, 1000);
+    let mut q = s.open(0).unwrap();
+    let all: Vec<u8> = (0..100).collect();
+    assert_eq!(s.write(&mut q, &all), 100);
+    assert_eq!(drain(&mut s, &mut q, 0, 40), all[..40]);
+    assert_eq!(drain(&mut s, &mut q, 40, 40), all[40..80]);
+    assert_eq!(drain(&mut s, &mut q, 10, 30), all[10..40]);
+    assert_eq!(drain(&mut s, &mut q, 80, 40), all[80..]);
+    assert_eq!(drain(&mut s, &mut q, 100, 1), []);
+    s.consume(&mut q, 37);
+    assert_eq!(drain(&mut s, &mut q, 0, 100), all[37..]);
+    assert_eq!(s.free_chunks(), 3);
+}
+
+#[test]
+fn a_write_takes_what_the_limit_and_the_arena_leave() {
+    let mut s = RingTx::new(4, 16, 50);
+    let (mut a, mut b) = (s.open(0).unwrap(), s.open(1).unwrap());
+    assert_eq!(s.room(&a), 50);
+    assert_eq!(s.write(&mut a, &[1; 100]), 50);
+    assert_eq!((s.room(&a), s.room(&b)), (0, 0));
+    assert_eq!(s.write(&mut b, &[2; 5]), 0);
+    assert_eq!(s.len(&b), 0);
+    s.consume(&mut a, 20);
+    assert_eq!(s.write(&mut b, &[2; 100]), 16);
+    assert_eq!(drain(&mut s, &mut b, 0, 100), [2; 16]);
+    s.close(a);
+    s.close(b);
+    assert_eq!(s.free_chunks(), 4);
+}
+
+proptest! {
+    #[test]
+    fn a_transmit_queue_behaves_like_a_vector(
+        ops in prop::collection::vec((0u8..4, 0usize..2, 0usize..200, 0usize..200), 1..200),
+    ) {
+        let mut s = RingTx::new(24, 16, 250);
+        let mut queues = [s.open(0).unwrap(), s.open(1).unwrap()];
+        let mut models = [Vec::new(), Vec::new()];
+        let mut next = 0u8;
+        for (op, which, a, b) in ops {
+            let (q, model) = (&mut queues[which], &mut models[which]);
+            match op {
+                0 => {
+                    let bytes: Vec<u8> = (0..a).map(|_| { next = next.wrapping_add(1); next }).collect();
+                    let room = s.room(q) as usize;
+                    let n = s.write(q, &bytes);
+                    prop_assert_eq!(n, room.min(a));
+                    model.extend_from_slice(&bytes[..n]);
+                }
+                1 => {
+                    let n = a.min(model.len());
+                    s.consume(q, n as u32);
+                    model.drain(..n);
+                }
+                _ => {
+                    let from = a.min(model.len());
+                    let to = (a + b).min(model.len()).max(from);
+                    prop_assert_eq!(&drain(&mut s, q, a as u32, b)[..], &model[from..to]);
+                }
+            }
+            prop_assert_eq!(s.len(&queues[which]) as usize, models[which].len());
+        }
+        let [a, b] = queues;
+        s.close(a);
+        s.close(b);
+        prop_assert_eq!(s.free_chunks(), 24);
+    }
+}
+
+fn pool() -> Pool {
+    Pool::new(4, 256)
+}
+
+fn write(s: &mut RingRx, q: &mut RxQueue, at: u32, bytes: &[u8]) -> u32 {
+    s.write(q, at, pool().copy_of(bytes).unwrap())
+}
+
+fn advance(s: &mut RingRx, q: &mut RxQueue, n: u32) {
+    RxStore::<PoolBuf>::advance(s, q, n);
+}
+
+fn consume(s: &mut RingRx, q: &mut RxQueue, n: u32) {
+    RxStore::<PoolBuf>::consume(s, q, n);
+}
+
+fn front<'a>(s: &'a RingRx, q: &'a RxQueue) -> &'a [u8] {
+    RxStore::<PoolBuf>::front(s, q)
+}
+
+fn open(s: &mut RingRx) -> RxQueue {
+    RxStore::<PoolBuf>::open(s, 0).unwrap()
+}
+
+#[test]
+fn received_bytes_come_out_in_order_and_leave_no_chunk_behind() {
+    let mut s = RingRx::new(16, 16, 200);
+    let mut q = open(&mut s);
+    assert_eq!(write(&mut s, &mut q, 0, &[1; 10]), 10);
+    assert_eq!(front(&s, &q), []);
+    advance(&mut s, &mut q, 10);
+    assert_eq!(front(&s, &q), [1; 10]);
+    assert_eq!(write(&mut s, &mut q, 20, &[3; 5]), 5);
+    consume(&mut s, &mut q, 10);
+    assert_eq!(write(&mut s, &mut q, 0, &[2; 20]), 20);
+    advance(&mut s, &mut q, 25);
+    let mut out = Vec::new();
+    while !front(&s, &q).is_empty() {
+        out.extend_from_slice(front(&s, &q));
+        let n = front(&s, &q).len() as u32;
+        consume(&mut s, &mut q, n);
+    }
+    assert_eq!(out, [[2; 20].as_slice(), &[3; 5]].concat());
+    assert_eq!(s.free_chunks(), 16);
+}
+
+#[test]
+fn early_bytes_alone_survive_the_reading_of_everything_else() {
+    let mut s = RingRx::new(16, 16, 200);
+    let mut q = open(&mut s);
+    write(&mut s, &mut q, 0, &[1; 4]);
+    write(&mut s, &mut q, 8, &[3; 4]);
+    advance(&mut s, &mut q, 4);
+    consume(&mut s, &mut q, 4);
+    write(&mut s, &mut q, 0, &[2; 4]);
+    advance(&mut s, &mut q, 8);
+    assert_eq!(front(&s, &q), [2, 2, 2, 2, 3, 3, 3, 3]);
+}
+
+#[test]
+fn early_bytes_leave_the_last_chunks_to_those_in_order() {
+    let mut s = RingRx::new(16, 16, 10_000);
+    let mut q = open(&mut s);
+    let kept = (1..40).filter(|i| write(&mut s, &mut q, i * 32, &[9]) == 1).count();
+    assert_eq!(kept, 14);
+    assert_eq!(write(&mut s, &mut q, 0, &[1; 32]), 32);
+    RxStore::<PoolBuf>::close(&mut s, q);
+    assert_eq!(s.free_chunks(), 16);
+}
+
+#[test]
+fn nothing_is_kept_beyond_the_limit() {
+    let mut s = RingRx::new(64, 16, 100);
+    let mut q = open(&mut s);
+    assert_eq!(write(&mut s, &mut q, 90, &[1; 20]), 10);
+    assert_eq!(write(&mut s, &mut q, 100, &[1; 20]), 0);
+    assert_eq!(write(&mut s, &mut q, u32::MAX, &[1; 20]), 0);
+}
+
+proptest! {
+    #[test]
+    fn a_receive_queue_behaves_like_a_vector_with_holes(
+        ops in prop::collection::vec((0u8..3, 0usize..150, 1usize..60), 1..200),
+    ) {
+        let mut s = RingRx::new(40, 16, 300);
+        let mut q = open(&mut s);
+        let stream = |i: usize| (i * 7 + i / 256) as u8;
+        // Position of the front and of the edge in the stream, and what is there behind the edge.
+        let (mut read, mut edge) = (0usize, 0usize);
+        let mut held = vec![false; 20_000];
+        for (op, a, b) in ops {
+            if op == 0 {
+                let n = a.min(edge - read);
+                let mut left = n;
+                while left > 0 {
+                    let bytes = front(&s, &q);
+                    prop_assert!(!bytes.is_empty());
+                    for (i, byte) in bytes.iter().enumerate() {
+                        prop_assert_eq!(*byte, stream(read + i));
+                    }
+                    let m = left.min(bytes.len());
+                    consume(&mut s, &mut q, m as u32);
+                    read += m;
+                    left -= m;
+                }
+            } else {
+                let at = if op == 1 { 0 } else { a };
+                let from = edge + at;
+                let len = (from..from + b).take_while(|&i| !held[i]).count();
+                if len == 0 {
+                    continue;
+                }
+                let bytes: Vec<u8> = (from..from + len).map(stream).collect();
+                let kept = write(&mut s, &mut q, at as u32, &bytes) as usize;
+                prop_assert!(kept == 0 || kept <= len && from + kept - read <= 300);
+                held[from..from + kept].fill(true);
+                let moved = held[edge..].iter().take_while(|h| **h).count();
+                advance(&mut s, &mut q, moved as u32);
+                edge += moved;
+            }
+            prop_assert_eq!(RxStore::<PoolBuf>::unread(&s, &q) as usize, edge - read);
+        }
+        RxStore::<PoolBuf>::close(&mut s, q);
+        prop_assert_eq!(s.free_chunks(), 40);
+    }
+}
