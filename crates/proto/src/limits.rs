@@ -33,6 +33,10 @@ pub struct Limits {
     pub neighbours: u32,
     /// Packets that wait for one neighbour's address.
     pub neighbour_queue: u8,
+    /// Packets that wait for neighbours' addresses in all.
+    pub waiting_frames: u16,
+    /// Destinations whose path MTU is remembered.
+    pub path_mtus: u32,
     /// IP datagrams under reassembly.
     pub fragments: u16,
     /// Bytes held by all datagrams under reassembly.
@@ -65,6 +69,8 @@ impl Default for Limits {
             tables: 16,
             neighbours: 1_024,
             neighbour_queue: 4,
+            waiting_frames: 128,
+            path_mtus: 256,
             fragments: 64,
             fragment_bytes: 1024 * 1024,
             fragment_pieces: 64,

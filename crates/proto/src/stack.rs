@@ -7,8 +7,11 @@ use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::event::Event;
+use crate::ip::Ip;
+use crate::reply::Replies;
 use crate::store::Env;
 use crate::tcp::{ConnectSpec, ListenSpec, State, TcpInfo};
+use crate::udp::Udp;
 
 /// What a [`ConnId`] names.
 #[derive(Debug)]
@@ -35,6 +38,9 @@ pub struct Table(pub u16);
 pub struct Stack<E: Env> {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
+    pub(crate) ip: Ip,
+    pub(crate) replies: Replies,
+    pub(crate) udp: Udp,
     env: core::marker::PhantomData<E>,
 }
 
@@ -42,7 +48,8 @@ impl<E: Env> Stack<E> {
     /// A stack over two stores. All memory for its tables is reserved here.
     pub fn new(config: Config, rx: E::Rx, tx: E::Tx) -> Stack<E> {
         let _ = (rx, tx);
-        Stack { config, counters: Counters::default(), env: core::marker::PhantomData }
+        let (ip, replies, udp) = (Ip::new(&config), Replies::new(&config), Udp::new(&config));
+        Stack { config, counters: Counters::default(), ip, replies, udp, env: core::marker::PhantomData }
     }
 
     /// Everything that was counted.

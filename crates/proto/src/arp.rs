@@ -1,0 +1,137 @@
+//! ARP (RFC 826) with the defence of our addresses (RFC 5227), and the requests of both families.
+
+use clearway_base::{Duration, Instant};
+use clearway_pkt::{Iface, Sink};
+use clearway_wire::arp::{self, Arp, Operation};
+use clearway_wire::{Addr, EtherType, Mac};
+
+use crate::counters::{Counters, Drop};
+use crate::emit::IpOut;
+use crate::ip::Ip;
+use crate::local::Kind;
+use crate::neigh::{Claim, Claimed, Request};
+use crate::reply::{LinkWhat, Replies, ReplyLink};
+
+/// An address is defended at most once in this time (RFC 5227 2.4 b, DEFEND_INTERVAL).
+pub(crate) const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Takes an ARP packet in. `from` is the frame's source.
+pub(crate) fn ingest(
+    now: Instant,
+    ip: &mut Ip,
+    counters: &mut Counters,
+    replies: &mut Replies,
+    (iface, from): (Iface, Mac),
+    bytes: &[u8],
+) -> Result<(), Drop> {
+    let arp = arp::check(bytes)?;
+    let table = ip.interface(iface).ok_or(Drop::UnknownInterface)?.table;
+    // A group is no station; and who speaks for another station is not to be believed.
+    if arp.sender_mac.is_multicast() || arp.sender_mac == Mac::ZERO || arp.sender_mac != from {
+        return Err(Drop::ArpBadSender);
+    }
+    if arp.sender.is_multicast() || arp.sender.is_limited_broadcast() || arp.sender.is_loopback() {
+        return Err(Drop::ArpBadSender);
+    }
+    if let Some(ours) = ip.locals.find_mut(table, iface, &arp.sender).filter(|l| l.kind == Kind::Unicast) {
+        counters.neighbours.conflicts += 1;
+        defend(now, &mut ours.defended, replies, ReplyLink { iface, ours: arp.sender, what: LinkWhat::Announcement });
+        return Err(Drop::ArpConflict);
+    }
+    let for_us = ip.locals.find(table, iface, &arp.target).is_some_and(|l| l.kind == Kind::Unicast && l.iface == iface);
+    let probe = arp.sender.is_unspecified();
+    // What we did not ask for may change what is known (the station of a host that moved), but makes no entry.
+    let solicited = arp.operation == Operation::Reply && for_us;
+    let claim = Claim { iface, addr: arp.sender, mac: Some(arp.sender_mac), solicited, override_: true };
+    let on_link = ip.locals.unicast().any(|l| l.iface == iface && l.cidr.contains(&arp.sender));
+    match arp.operation {
+        Operation::Request if for_us => {
+            counters.neighbours.requests_in += 1;
+            if !probe && on_link {
+                ip.neighbours.learn(now, iface, &arp.sender, arp.sender_mac, &mut counters.neighbours);
+            }
+            let what = LinkWhat::Answer { to: arp.sender, mac: arp.sender_mac };
+            let noted = replies.link(ReplyLink { iface, ours: arp.target, what });
+            if noted { Ok(()) } else { Err(Drop::RepliesFull) }
+        }
+        _ if probe => Err(Drop::ArpNotForUs),
+        Operation::Reply => match ip.neighbours.claim(now, &claim) {
+            Claimed::Taken => {
+                counters.neighbours.replies_in += 1;
+                Ok(())
+            }
+            Claimed::Unknown => Err(Drop::ArpUnsolicited),
+        },
+        Operation::Request => match ip.neighbours.claim(now, &claim) {
+            Claimed::Taken => Ok(()),
+            Claimed::Unknown => Err(Drop::ArpNotForUs),
+        },
+    }
+}
+
+/// Notes an announcement in defence of an address of ours, unless there was one a short while ago.
+pub(crate) fn defend(now: Instant, defended: &mut Option<Instant>, replies: &mut Replies, announcement: ReplyLink) {
+    if defended.is_none_or(|last| now.since(last) >= DEFEND_INTERVAL) && replies.link(announcement) {
+        *defended = Some(now);
+    }
+}
+
+/// Sends the requests that wait, ARP or neighbour solicitation. False: the device takes no more.
+pub(crate) fn emit_requests<S: Sink>(out: &mut IpOut<'_, S>) -> bool {
+    while let Some(request) = out.ip.neighbours.next_request() {
+        let sent = match request.addr.is_v4() {
+            true => emit_request(out, &request),
+            false => crate::ndp::emit_solicit(out, &request),
+        };
+        if !sent {
+            return false;
+        }
+        out.counters.neighbours.requests_out += 1;
+        out.ip.neighbours.asked();
+    }
+    true
+}
+
+fn emit_request<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -> bool {
+    let Some(interface) = out.ip.interface(request.iface) else { return true };
+    let (mac, table) = (interface.mac, interface.table);
+    // The address of ours in the neighbour's subnet, else any of this link, else any of this table.
+    let score = |iface: Iface, holds: bool| (iface == request.iface, holds);
+    let ours = out.ip.locals.unicast().filter(|l| l.table == table && l.cidr.addr.is_v4() && !l.cidr.addr.is_loopback());
+    let ours = ours.max_by_key(|l| score(l.iface, l.cidr.contains(&request.addr)));
+    let Some(sender) = ours.map(|l| l.cidr.addr) else { return true };
+    let arp = Arp {
+        operation: Operation::Request,
+        sender_mac: mac,
+        sender,
+        target_mac: request.to.unwrap_or(Mac::ZERO),
+        target: request.addr,
+    };
+    let to = request.to.unwrap_or(Mac::BROADCAST);
+    out.link_frame(request.iface, to, EtherType::ARP, arp::LEN, |b| {
+        arp::emit(&arp, b);
+    })
+}
+
+/// Sends an ARP reply or announcement. False: the device takes no more.
+pub(crate) fn emit_reply<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> bool {
+    let Some(interface) = out.ip.interface(reply.iface) else { return true };
+    let mac = interface.mac;
+    let (operation, target_mac, target, to) = match reply.what {
+        LinkWhat::Answer { to, mac } => (Operation::Reply, mac, to, mac),
+        // RFC 5227 2.3: an announcement is a request for the address that it announces.
+        LinkWhat::Announcement => (Operation::Request, Mac::ZERO, reply.ours, Mac::BROADCAST),
+    };
+    let arp = Arp { operation, sender_mac: mac, sender: reply.ours, target_mac, target };
+    out.link_frame(reply.iface, to, EtherType::ARP, arp::LEN, |b| {
+        arp::emit(&arp, b);
+    })
+}
+
+/// Whether an address may be defended or announced on a link at all.
+pub(crate) fn is_announced(addr: &Addr) -> bool {
+    !addr.is_loopback()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,477 @@
+//! The way out: routes and neighbours for whoever sends, the IP header, the checksum, and the order in which everything that was marked leaves.
+//!
+//! Room is asked for before any state changes. When a neighbour's link address is not known yet, the room is a place in the neighbour table instead
+//! of one in the device, and the sender need not care.
+
+use clearway_base::{Handle, Instant};
+use clearway_pkt::{Iface, Segmentation, Sink, TxMeta};
+use clearway_wire::{Addr, EtherType, Mac, Proto, eth, ipv4, ipv6, ipv6_ext, tcp, udp};
+
+use crate::counters::Counters;
+use crate::flow::FlowKey;
+use crate::ip::{Ip, Next, NoHop};
+use crate::neigh::Neighbour;
+
+/// What a flow remembers of its way out, so that the next packet needs no lookup. The default is unresolved.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct RouteCache {
+    /// The state of the tables in which the rest is right; 0 never is.
+    generation: u32,
+    /// The longest IP packet, 65535 at most.
+    mtu: u16,
+    iface: Iface,
+    /// None on a link without addresses.
+    neighbour: Option<Handle<Neighbour>>,
+}
+
+/// Why a packet cannot leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OutError {
+    /// The device takes no more now: stop, and come back.
+    Full,
+    /// Nothing leads there, or the neighbour table is full.
+    NoRoute,
+    /// The interface is down.
+    Down,
+    /// The packet is longer than the way allows.
+    TooBig {
+        /// The longest IP packet in bytes.
+        mtu: u32,
+    },
+}
+
+impl From<NoHop> for OutError {
+    fn from(no: NoHop) -> OutError {
+        match no {
+            NoHop::NoRoute => OutError::NoRoute,
+            NoHop::Down => OutError::Down,
+        }
+    }
+}
+
+/// What is known of a way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PathInfo {
+    /// The longest IP packet in bytes, header included.
+    pub(crate) mtu: u32,
+    /// How many payload bytes of TCP may be handed over at once, for the device to cut into segments; 0 when it cuts nothing.
+    pub(crate) max_tcp_segmented_payload: u32,
+}
+
+/// What the bytes behind the IP header are, for the checksum and for a device that cuts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    /// A TCP segment whose checksum field is 0.
+    Tcp {
+        /// Bytes of its header.
+        header_len: u8,
+        /// The device shall cut it into segments of so many payload bytes; 0: it is one segment.
+        segment_size: u16,
+    },
+    /// A UDP datagram whose checksum field is 0.
+    Udp,
+    /// Anything that is whole already, checksum and all.
+    Whole,
+}
+
+/// The sender's side of `emit`.
+pub(crate) struct IpOut<'a, S: Sink> {
+    pub(crate) now: Instant,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) ip: &'a mut Ip,
+    pub(crate) sink: &'a mut S,
+}
+
+/// Where a frame of a flow goes.
+#[derive(Clone, Copy)]
+struct Station {
+    iface: Iface,
+    mac: Mac,
+    mtu: u32,
+    /// The neighbour whose answer it must wait for.
+    waits_for: Option<Handle<Neighbour>>,
+}
+
+/// Where the frame goes when it is done.
+#[derive(Clone, Copy)]
+enum Exit {
+    Device(Iface),
+    Waiting { place: u32, to: Handle<Neighbour> },
+}
+
+/// Room for one IP packet. Letting it go without [`Room::finish`] and [`IpOut::commit`] changes nothing.
+pub(crate) struct Room<'r> {
+    frame: &'r mut [u8],
+    local: Addr,
+    remote: Addr,
+    exit: Exit,
+    link_len: u8,
+    ip_len: u8,
+    proto: Proto,
+    tos: u8,
+    ttl: u8,
+    checksum: ChecksumBy,
+    l4_len: usize,
+    v4_id: u16,
+    /// For IPv4: the offset in bytes and whether more follow, when this is a fragment; DF is then off.
+    v4_fragment: Option<(u16, bool)>,
+}
+
+/// Who makes the transport checksum.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChecksumBy {
+    Software,
+    Device,
+    Nobody,
+}
+
+/// A packet that is ready to leave.
+#[derive(Clone, Copy)]
+pub(crate) struct Finished {
+    exit: Exit,
+    len: usize,
+    meta: TxMeta,
+}
+
+/// How far a datagram has left that needs several fragments, so that it can go on when the device has room again.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Cursor {
+    /// Bytes that have left.
+    offset: u32,
+    /// The identification of all its fragments, once the first has left.
+    id: Option<u32>,
+}
+
+impl<S: Sink> IpOut<'_, S> {
+    /// Room for a packet with `l4_len` bytes of transport header and payload from `key.local` to `key.remote`.
+    ///
+    /// # Errors
+    /// [`OutError::Full`]: nothing more can leave now. Otherwise this packet cannot leave at all.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+        proto: Proto,
+        l4_len: usize,
+        tos: u8,
+        ttl: u8,
+    ) -> Result<Room<'_>, OutError> {
+        let station = self.station(cache, key)?;
+        let id = if proto == Proto::TCP { 0 } else { self.ip.rng.next_u32() as u16 };
+        let interface = self.ip.ifaces.get(usize::from(station.iface.0)).ok_or(OutError::NoRoute)?;
+        let offloads = interface.offloads;
+        let (link_len, mac) = (interface.link_len, interface.mac);
+        let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let packet_len = ip_len + l4_len;
+        if packet_len > station.mtu as usize && (offloads.max_segmented_frame == 0 || proto != Proto::TCP) {
+            return Err(OutError::TooBig { mtu: station.mtu });
+        }
+        let len = usize::from(link_len) + packet_len;
+        let (exit, frame) = match station.waits_for {
+            None => {
+                let frame = self.sink.reserve(station.iface, len).ok_or(OutError::Full)?;
+                (Exit::Device(station.iface), frame)
+            }
+            Some(to) => {
+                let place = self.ip.neighbours.place(to, len, &mut self.counters.neighbours);
+                let (place, frame) = place.ok_or(OutError::TooBig { mtu: station.mtu })?;
+                (Exit::Waiting { place, to }, frame)
+            }
+        };
+        if link_len != 0 {
+            let ethertype = if key.local.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
+            eth::emit(station.mac, mac, ethertype, frame);
+        }
+        let checksum = match (offloads.trusted_link, offloads.tx_checksum) {
+            (true, _) => ChecksumBy::Nobody,
+            (false, true) => ChecksumBy::Device,
+            (false, false) => ChecksumBy::Software,
+        };
+        Ok(Room {
+            frame,
+            local: key.local,
+            remote: key.remote,
+            exit,
+            link_len,
+            ip_len: ip_len as u8,
+            proto,
+            tos,
+            ttl,
+            checksum,
+            l4_len,
+            v4_id: id,
+            v4_fragment: None,
+        })
+    }
+
+    /// Hands a finished packet to the device, or to the neighbour it waits for.
+    #[inline]
+    pub(crate) fn commit(&mut self, done: Finished) {
+        match done.exit {
+            Exit::Device(iface) => {
+                self.counters.ip.packets_out += 1;
+                self.counters.ip.bytes_out += done.len as u64;
+                self.sink.commit(iface, done.len, done.meta);
+            }
+            Exit::Waiting { place, to } => self.ip.neighbours.wait(place, to, done.len, done.meta),
+        }
+    }
+
+    /// What is known of the way from `key.local` to `key.remote`.
+    #[inline]
+    pub(crate) fn path(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<PathInfo, OutError> {
+        let station = self.station(cache, key)?;
+        let interface = self.ip.ifaces.get(usize::from(station.iface.0)).ok_or(OutError::NoRoute)?;
+        let is_v4 = key.local.is_v4();
+        let offloads = &interface.offloads;
+        let cuts = if is_v4 { offloads.tso4 } else { offloads.tso6 };
+        // A frame that waits for a neighbour lies in a place of MTU size.
+        if !cuts || station.waits_for.is_some() {
+            return Ok(PathInfo { mtu: station.mtu, max_tcp_segmented_payload: 0 });
+        }
+        let packet = offloads.max_segmented_frame.saturating_sub(interface.link_len.into()).min(u16::MAX.into());
+        let ip_len = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let headers = (ip_len + tcp::MAX_HEADER_LEN) as u32;
+        Ok(PathInfo { mtu: station.mtu, max_tcp_segmented_payload: packet.saturating_sub(headers) })
+    }
+
+    #[inline]
+    fn station(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
+        if cache.generation == self.ip.generation() {
+            let mac = match cache.neighbour {
+                None => Some(Mac::ZERO),
+                Some(at) => self.ip.neighbours.usable(at, self.now),
+            };
+            if let Some(mac) = mac {
+                return Ok(Station { iface: cache.iface, mac, mtu: cache.mtu.into(), waits_for: None });
+            }
+        }
+        self.resolve(cache, key)
+    }
+
+    /// The lookup behind a cold cache.
+    #[cold]
+    fn resolve(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
+        *cache = RouteCache::default();
+        let hop = self.ip.hop(key.table, &key.local, &key.remote).inspect_err(|_| self.counters.ip.no_route += 1)?;
+        let iface = hop.iface;
+        let link = self.ip.interface(iface).map_or(0, |i| i.mtu);
+        let mtu = self.ip.path_mtus.get(key.table, &key.remote).map_or(link, |path| path.min(link));
+        let (mac, neighbour, waits_for) = match hop.next {
+            Next::Bare => (Mac::ZERO, None, None),
+            // Groups are rare and their address is quickly made: they are not cached.
+            Next::Known(mac) => return Ok(Station { iface, mac, mtu, waits_for: None }),
+            Next::Neighbour(addr) => {
+                let counters = &mut self.counters.neighbours;
+                let at = self.ip.neighbours.resolve(self.now, iface, &addr, counters).ok_or(OutError::NoRoute)?;
+                match self.ip.neighbours.usable(at, self.now) {
+                    Some(mac) => (mac, Some(at), None),
+                    None => (Mac::ZERO, Some(at), Some(at)),
+                }
+            }
+        };
+        *cache = RouteCache { generation: self.ip.generation(), mtu: mtu as u16, iface, neighbour };
+        Ok(Station { iface, mac, mtu, waits_for })
+    }
+
+    /// Sends a datagram, `head` (at most eight bytes) and `body` one after the other, in fragments when the way is too narrow.
+    ///
+    /// # Errors
+    /// [`OutError::Full`]: call again with the same `cursor`, which knows how much has left. Otherwise it cannot leave (any further).
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn send(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+        proto: Proto,
+        (tos, ttl): (u8, u8),
+        head: &[u8],
+        body: &[u8],
+        transport: Transport,
+        cursor: &mut Cursor,
+    ) -> Result<(), OutError> {
+        let total = head.len() + body.len();
+        let mtu = self.station(cache, key)?.mtu as usize;
+        let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        if cursor.id.is_none() && ip_len + total <= mtu {
+            let mut room = self.begin(cache, key, proto, total, tos, ttl)?;
+            copy_part(0, head, body, room.l4());
+            let done = room.finish(total, transport);
+            self.commit(done);
+            return Ok(());
+        }
+        let fragment_head = if key.local.is_v4() { 0 } else { ipv6_ext::FRAGMENT_LEN };
+        if ip_len + fragment_head + total > ipv4::MAX_LEN || head.len() > udp::HEADER_LEN {
+            return Err(OutError::TooBig { mtu: mtu as u32 });
+        }
+        // The checksum of the whole cannot be left to a device that only sees parts.
+        let mut own = [0; udp::HEADER_LEN];
+        let own = &mut own[..head.len()];
+        own.copy_from_slice(head);
+        if transport == Transport::Udp {
+            let sum = clearway_wire::checksum::sum(body);
+            udp::fill_checksum_with(&key.local, &key.remote, own, sum, body.len());
+        }
+        // RFC 7739 5.3: an identification that nobody can guess from another.
+        let id = *cursor.id.get_or_insert_with(|| self.ip.rng.next_u32());
+        let step = (mtu - ip_len - fragment_head) & !7;
+        while (cursor.offset as usize) < total {
+            let offset = cursor.offset as usize;
+            let len = step.min(total - offset);
+            let more = offset + len < total;
+            let outer = if key.local.is_v4() { proto } else { Proto::FRAGMENT };
+            let mut room = self.begin(cache, key, outer, fragment_head + len, tos, ttl)?;
+            if key.local.is_v4() {
+                room.v4_id = id as u16;
+                room.v4_fragment = Some((offset as u16, more));
+            } else {
+                ipv6_ext::emit_fragment(proto, offset as u16, more, id, room.l4());
+            }
+            copy_part(offset, own, body, &mut room.l4()[fragment_head..]);
+            let done = room.finish(fragment_head + len, Transport::Whole);
+            self.commit(done);
+            self.counters.ip.fragments_out += 1;
+            cursor.offset += len as u32;
+        }
+        self.counters.ip.fragmented += 1;
+        Ok(())
+    }
+
+    /// Sends a frame of `len` bytes behind its Ethernet header, which `fill` writes. False: the device takes no more.
+    pub(crate) fn link_frame(
+        &mut self,
+        iface: Iface,
+        to: Mac,
+        ethertype: EtherType,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(interface) = self.ip.interface(iface).filter(|i| i.up && i.is_ethernet()) else { return true };
+        let mac = interface.mac;
+        let len = eth::HEADER_LEN + len;
+        let Some(frame) = self.sink.reserve(iface, len) else { return false };
+        eth::emit(to, mac, ethertype, frame);
+        fill(&mut frame[eth::HEADER_LEN..len]);
+        self.commit(Finished { exit: Exit::Device(iface), len, meta: TxMeta::default() });
+        true
+    }
+
+    /// Sends the frames whose neighbours have answered. False: the device takes no more.
+    fn released(&mut self) -> bool {
+        while let Some((place, iface, mac)) = self.ip.neighbours.next_released(self.now) {
+            if self.ip.interface(iface).is_some_and(|i| i.up) {
+                let (frame, meta) = self.ip.neighbours.frame(place);
+                let Some(room) = self.sink.reserve(iface, frame.len()) else { return false };
+                room[..frame.len()].copy_from_slice(frame);
+                // It waited without the station's address, which comes first in the frame.
+                room[..mac.0.len()].copy_from_slice(&mac.0);
+                let len = frame.len();
+                self.commit(Finished { exit: Exit::Device(iface), len, meta });
+            }
+            self.ip.neighbours.sent(place);
+        }
+        true
+    }
+}
+
+/// Copies what lies from `offset` on in `head` followed by `body`, as much as `out` holds.
+fn copy_part(offset: usize, head: &[u8], body: &[u8], out: &mut [u8]) {
+    let from_head = head.get(offset..).unwrap_or(&[]);
+    let from_head = &from_head[..from_head.len().min(out.len())];
+    let (first, rest) = out.split_at_mut(from_head.len());
+    first.copy_from_slice(from_head);
+    let at = offset + from_head.len() - head.len();
+    rest.copy_from_slice(&body[at..at + rest.len()]);
+}
+
+impl Room<'_> {
+    /// Where transport header and payload are written: exactly the length asked for, holding anything.
+    #[inline]
+    pub(crate) fn l4(&mut self) -> &mut [u8] {
+        let at = usize::from(self.link_len) + usize::from(self.ip_len);
+        &mut self.frame[at..at + self.l4_len]
+    }
+
+    /// Writes the IP header and the transport checksum; the first `used` bytes of [`Room::l4`] are the packet's.
+    #[inline]
+    pub(crate) fn finish(mut self, used: usize, transport: Transport) -> Finished {
+        let used = used.min(self.l4_len);
+        self.write_ip(used);
+        let meta = self.checksum(used, transport);
+        let len = usize::from(self.link_len) + usize::from(self.ip_len) + used;
+        Finished { exit: self.exit, len, meta }
+    }
+
+    #[inline]
+    fn write_ip(&mut self, used: usize) {
+        let out = &mut self.frame[usize::from(self.link_len)..];
+        if usize::from(self.ip_len) == ipv6::HEADER_LEN {
+            let header = ipv6::Header {
+                src: self.local,
+                dst: self.remote,
+                next: self.proto,
+                traffic_class: self.tos,
+                flow_label: 0,
+                hop_limit: self.ttl,
+                payload_len: used as u16,
+            };
+            ipv6::emit(&header, out);
+            return;
+        }
+        let (fragment_offset, more_fragments) = self.v4_fragment.unwrap_or((0, false));
+        let header = ipv4::Header {
+            src: self.local,
+            dst: self.remote,
+            proto: self.proto,
+            tos: self.tos,
+            ttl: self.ttl,
+            // RFC 6864 4.1: in a packet that may not be fragmented it means nothing, and so it betrays nothing.
+            id: self.v4_id,
+            dont_fragment: self.proto == Proto::TCP,
+            more_fragments,
+            fragment_offset,
+            payload_len: used as u16,
+        };
+        ipv4::emit(&header, out);
+    }
+
+    #[inline]
+    fn checksum(&mut self, used: usize, transport: Transport) -> TxMeta {
+        let at = usize::from(self.link_len) + usize::from(self.ip_len);
+        let (local, remote) = (self.local, self.remote);
+        let l4 = &mut self.frame[at..at + used];
+        let mut meta = TxMeta::default();
+        match transport {
+            Transport::Whole => return meta,
+            Transport::Tcp { header_len, segment_size } => {
+                if segment_size != 0 {
+                    meta.segmentation = Segmentation::Tcp(segment_size);
+                    meta.header_len = at as u16 + u16::from(header_len);
+                }
+                match self.checksum {
+                    ChecksumBy::Software if segment_size == 0 => tcp::fill_checksum(&local, &remote, l4),
+                    ChecksumBy::Nobody if segment_size == 0 => {}
+                    _ => {
+                        tcp::fill_partial_checksum(&local, &remote, used as u32, l4);
+                        (meta.checksum_start, meta.checksum_offset) = (at as u16, 16);
+                    }
+                }
+            }
+            Transport::Udp => match self.checksum {
+                ChecksumBy::Software => udp::fill_checksum(&local, &remote, l4),
+                ChecksumBy::Device => {
+                    udp::fill_partial_checksum(&local, &remote, used as u32, l4);
+                    (meta.checksum_start, meta.checksum_offset) = (at as u16, 6);
+                }
+                // Zero means "none" over IPv4 and is forbidden over IPv6, where a reader that does look must find something.
+                ChecksumBy::Nobody if remote.is_v6() => udp::fill_checksum(&local, &remote, l4),
+                ChecksumBy::Nobody => {}
+            },
+        }
+        meta
+    }
+}
+
+#[cfg(test)]
+mod tests;
