@@ -119,6 +119,6 @@ pub const VLAN_TAGS_LEN: usize = eth::MAX_TAGS * eth::TAG_LEN;
 pub const MAX_IP_PACKET: usize = 65_535;
 
 /// The longest frame that fits a link of this MTU: the packet, and Ethernet header and VLAN tags where there is Ethernet.
-pub fn max_frame(mtu: usize, ethernet: bool) -> usize {
+pub const fn max_frame(mtu: usize, ethernet: bool) -> usize {
     mtu + if ethernet { ETHERNET_LEN + VLAN_TAGS_LEN } else { 0 }
 }

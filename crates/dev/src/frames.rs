@@ -2,7 +2,7 @@
 
 use clearway_pkt::{Buf, Pool, PoolBuf};
 
-use crate::device::{ETHERNET_LEN, MAX_IP_PACKET, VLAN_TAGS_LEN};
+use crate::device::{ETHERNET_LEN, MAX_IP_PACKET, VLAN_TAGS_LEN, max_frame};
 
 /// How much memory the frame buffers of one thread take. All of it is bound at start, and none is added later.
 ///
@@ -45,6 +45,15 @@ impl PoolBudget {
             large_count: if large < 8 { 8 } else { large },
             large_len: LARGE_LEN,
         }
+    }
+
+    /// The same for a link of this MTU: an ordinary frame fits a small buffer on links with jumbo frames too.
+    pub const fn for_mtu(bytes: usize, mtu: usize) -> PoolBudget {
+        let frame = max_frame(mtu, true).next_multiple_of(64);
+        let small_len = if frame < SMALL_LEN { SMALL_LEN } else { frame };
+        let budget = PoolBudget::of_bytes(bytes);
+        let small = bytes / 2 / small_len;
+        PoolBudget { small_count: if small < 64 { 64 } else { small }, small_len, ..budget }
     }
 
     /// Bytes that the buffers take when every one of them is in use.

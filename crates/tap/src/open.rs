@@ -12,6 +12,7 @@ use crate::{TapQueue, sys, vnet};
 const TUN_FILE: &str = "/dev/net/tun";
 
 /// One queue of an open interface, on its way to the thread that will use it.
+#[derive(Debug)]
 pub struct TapFd {
     pub(crate) file: File,
     pub(crate) port: String,

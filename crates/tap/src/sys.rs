@@ -94,6 +94,10 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
     let socket = any_socket()?;
     let mut request = Request::new(name);
     request.call(borrow(&socket), libc::SIOCGIFFLAGS as c_ulong)?;
+    // One that is up already needs no privilege.
+    if request.flags() & libc::IFF_UP != 0 {
+        return Ok(());
+    }
     request.set_flags(request.flags() | libc::IFF_UP);
     request.call(borrow(&socket), libc::SIOCSIFFLAGS as c_ulong)
 }

@@ -163,6 +163,26 @@ fn a_damaged_frame_can_be_found_out_even_when_its_checksum_was_never_made() {
 }
 
 #[test]
+fn segmentation_over_a_bad_link_loses_single_segments() {
+    let (mut a, b) = bad_link("tx.loss=20%,tx.reorder=10%");
+    let mut b: Box<dyn Dev<Buf = PoolBuf>> = Box::new(crate::Gso::new(b));
+    let frame = tcp_frame(true, true, Flags::ACK, &pattern(40_000));
+    let segmentation = Segmentation::Tcp(1000);
+    send(
+        &mut b,
+        &frame,
+        TxMeta { checksum_start: 34, checksum_offset: 16, segmentation, header_len: 66, flow_hash: 0 },
+    );
+    b.set_now(Instant::from_millis(10));
+    b.flush();
+    let got = receive(&mut a);
+    assert_eq!(got.len() as u64 + b.counters().tx_dropped(TxDrop::FaultLoss), 40);
+    assert!((20..40).contains(&got.len()));
+    let (src, dst) = addresses(true);
+    assert!(got.iter().all(|(frame, _)| tcp::verify_checksum(&src, &dst, &frame[34..]).is_ok()));
+}
+
+#[test]
 fn a_trusted_link_is_trusted_no_more() {
     let pool = pool();
     let mut dev = Fault::new(Loopback::new(pool.clone()), spec("corrupt=1%"), 1, pool);

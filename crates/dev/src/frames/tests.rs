@@ -42,3 +42,10 @@ fn without_a_small_buffer_the_short_frame_stays_where_it_is() {
     buf.truncate(60);
     assert_eq!(pool.compact(buf).footprint(), 1000);
 }
+
+#[test]
+fn a_jumbo_frame_takes_a_small_buffer_on_a_jumbo_link() {
+    let budget = PoolBudget::for_mtu(4 << 20, 9_000);
+    assert!(budget.small_len >= 9_014 && budget.bytes() <= 4 << 20);
+    assert_eq!(PoolBudget::for_mtu(32 << 20, 1_500), PoolBudget::default());
+}

@@ -1,10 +1,14 @@
 //! Attaching to interfaces, and everything that can be wrong with one.
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 
 use clearway_dev::{Dev, TxDrop};
 use clearway_pkt::{Burst, TxMeta};
 use clearway_tap::{bring_up, open};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
 use crate::common::{enter_namespace, ip, pool, tap, tun};
 
@@ -14,7 +18,7 @@ fn error(spec: &clearway_dev::TapSpec) -> String {
 
 #[test]
 fn as_many_queues_open_as_were_asked_for_each_with_its_own_descriptor() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut spec = tap("mq0");
     spec.queues = 4;
     let queues: Vec<_> = open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
@@ -27,7 +31,7 @@ fn as_many_queues_open_as_were_asked_for_each_with_its_own_descriptor() {
 
 #[test]
 fn each_queue_is_used_by_a_thread_of_its_own() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut spec = tap("mq1");
     spec.queues = 2;
     let queues = open(&spec).unwrap();
@@ -46,7 +50,7 @@ fn each_queue_is_used_by_a_thread_of_its_own() {
 
 #[test]
 fn an_interface_that_was_made_beforehand_is_attached_with_one_queue_or_several() {
-    enter_namespace();
+    let _turn = enter_namespace();
     ip("tuntap add dev pre0 mode tap multi_queue vnet_hdr");
     assert_eq!(open(&tap("pre0")).unwrap().len(), 1);
     let mut spec = tap("pre0");
@@ -58,7 +62,7 @@ fn an_interface_that_was_made_beforehand_is_attached_with_one_queue_or_several()
 
 #[test]
 fn what_is_wrong_with_an_interface_is_said_with_a_remedy() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let held = open(&tap("held0")).unwrap();
     assert!(error(&tap("held0")).contains("in use by another program"));
     drop(held);
@@ -76,7 +80,7 @@ fn what_is_wrong_with_an_interface_is_said_with_a_remedy() {
 
 #[test]
 fn the_mtu_is_the_interfaces_own_or_the_one_asked_for() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut spec = tap("mtu0");
     let queue = open(&spec).unwrap().pop().unwrap().into_queue(pool());
     assert_eq!(queue.mtu(), 1_500);
@@ -94,7 +98,7 @@ fn the_mtu_is_the_interfaces_own_or_the_one_asked_for() {
 
 #[test]
 fn our_address_may_be_chosen_but_not_the_kernels() {
-    enter_namespace();
+    let _turn = enter_namespace();
     ip("tuntap add dev mac0 mode tap");
     ip("link set mac0 address 02:00:00:00:00:07");
     let mut spec = tap("mac0");
@@ -108,7 +112,7 @@ fn our_address_may_be_chosen_but_not_the_kernels() {
 
 #[test]
 fn an_interface_that_is_down_loses_what_is_sent_and_says_why() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut queue = open(&tap("down0")).unwrap().pop().unwrap().into_queue(pool());
     assert!(queue.reserve(60).is_some());
     queue.commit(60, TxMeta::default());
@@ -120,9 +124,60 @@ fn an_interface_that_is_down_loses_what_is_sent_and_says_why() {
 
 #[test]
 fn a_removed_interface_is_an_error_and_no_endless_silence() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut queue = open(&tap("gone0")).unwrap().pop().unwrap().into_queue(pool());
     ip("link del gone0");
     let error = queue.rx(&mut Burst::new()).unwrap_err().to_string();
     assert!(error.contains("the interface was removed"), "{error}");
+}
+
+/// A device file of our own in a mount namespace of our own, which everyone may open, as most systems have it.
+fn let_everyone_open_the_device() {
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+    mount(Some("none"), "/dev/net", Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let mode = Mode::from_bits_truncate(0o666);
+    mknod("/dev/net/tun", SFlag::S_IFCHR, mode, makedev(10, 200)).unwrap();
+    // What the process withholds from new files is withheld from this one too.
+    std::fs::set_permissions("/dev/net/tun", std::fs::Permissions::from_mode(0o666)).unwrap();
+}
+
+#[test]
+fn without_root_an_interface_of_ones_own_is_attached_and_anothers_is_not() {
+    const USER: u32 = 65_534;
+    let _turn = enter_namespace();
+    let_everyone_open_the_device();
+    ip(&format!("tuntap add dev own0 mode tap user {USER} multi_queue"));
+    ip("tuntap add dev roots0 mode tap user 1");
+    ip("link set own0 up");
+    // SAFETY: the bare system call changes this thread alone and touches no memory; the thread ends with the test.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, USER, USER, USER) };
+    assert_eq!(result, 0);
+
+    let mut spec = tap("own0");
+    spec.queues = 2;
+    let mut queues: Vec<_> = open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
+    assert!(queues[0].offloads().tso4);
+    assert!(queues[1].reserve(60).is_some());
+    queues[1].commit(60, TxMeta::default());
+    assert_eq!(queues[1].counters().tx_packets, 1);
+
+    let text = error(&tap("roots0"));
+    assert!(text.contains("may not be made or attached") && text.contains("user $USER"), "{text}");
+    let text = error(&tap("new0"));
+    assert!(text.contains("may not be made or attached"), "{text}");
+    spec.mtu = Some(9_000);
+    drop(queues);
+    let text = error(&spec);
+    assert!(text.contains("cannot be set to 9000") && text.contains("ip link set own0 mtu 9000"), "{text}");
+}
+
+#[test]
+fn a_device_that_may_not_be_opened_or_is_not_there_is_an_error_with_a_remedy() {
+    let _turn = enter_namespace();
+    let_everyone_open_the_device();
+    std::fs::remove_file("/dev/net/tun").unwrap();
+    let text = error(&tap("x0"));
+    assert!(text.contains("/dev/net/tun is not there") && text.contains("modprobe tun"), "{text}");
 }

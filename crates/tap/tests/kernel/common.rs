@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use clearway_dev::{Dev, FramePool, PoolBudget, TapMode, TapSpec};
 use clearway_pkt::{Buf, Burst, RxMeta, Segmentation, TxMeta};
@@ -14,14 +16,22 @@ use nix::sched::{CloneFlags, unshare};
 /// Longer than anything here takes even on a busy machine; only a failed test waits for it.
 const PATIENCE_MS: u16 = 20_000;
 
-/// Moves this thread, and those that it starts, into a fresh network namespace, which is gone with the last of them.
-pub(crate) fn enter_namespace() {
+/// One test at a time: a program that one test starts holds the descriptors of all others until it runs, and with them
+/// their sockets and interfaces.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Moves this thread, and those that it starts, into a fresh network namespace, which is gone with the last of them. The test's turn lasts
+/// as long as the returned value.
+pub(crate) fn enter_namespace() -> MutexGuard<'static, ()> {
+    // Another test that failed in its turn has nothing to do with this one.
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
         panic!(
             "these tests talk to the kernel in a network namespace of their own, which needs root ({error}): run them as root"
         );
     }
     ip("link set lo up");
+    turn
 }
 
 /// Runs `ip` in this thread's namespace.
@@ -82,12 +92,13 @@ impl Link {
         ip(&format!("addr add 10.77.0.1/24 dev {name}"));
         ip(&format!("addr add fd77::1/64 dev {name} nodad"));
         clearway_tap::bring_up(name).unwrap();
+        wait_for_ipv6(name);
         let kernel_mac = if spec.mode == TapMode::Tap { mac_of(name) } else { Mac::ZERO };
         Link { dev, kernel_mac, waiting: Burst::new(), next: 0 }
     }
 
     /// Writes our address into the kernel's neighbour table.
-    fn introduce(&self) {
+    pub(crate) fn introduce(&self) {
         if let Some(mac) = self.dev.mac() {
             for family in [v4(), v6()] {
                 ip(&format!("neigh replace {} lladdr {mac} nud permanent dev {}", family.ours, self.dev.name()));
@@ -171,6 +182,19 @@ impl Link {
         let mut fds = [PollFd::new(self.dev.wait_fd().unwrap(), PollFlags::POLLIN)];
         let ready = poll(&mut fds, PollTimeout::from(PATIENCE_MS)).unwrap();
         assert_eq!(ready, 1, "{what} did not arrive: {:?}", self.dev.counters());
+    }
+}
+
+/// IPv6 begins on an interface a little after it was brought up, when the kernel's link watcher has seen it.
+fn wait_for_ipv6(name: &str) {
+    let deadline = Instant::now() + Duration::from_millis(PATIENCE_MS.into());
+    loop {
+        let output = Command::new("ip").args(["-6", "route", "show", "table", "local", "dev", name]).output().unwrap();
+        if String::from_utf8_lossy(&output.stdout).contains("fd77::1") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "IPv6 does not begin on {name}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-use clearway_dev::Dev;
-use clearway_pkt::{Checksum, Segmentation, TxMeta};
+use clearway_dev::{Dev, Fault, FramePool, PoolBudget, RxDrop};
+use clearway_pkt::{Buf, Checksum, Segmentation, TxMeta};
 use clearway_wire::arp::{self, Arp, Operation};
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::{EtherType, Flags, Mac, Proto, TcpOptions, checksum, eth, udp};
@@ -25,7 +25,7 @@ fn kernel_udp(family: Family, port: u16) -> UdpSocket {
 
 #[test]
 fn the_kernel_resolves_our_address_and_answers_a_ping() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let spec = tap("arp0");
     let queue = clearway_tap::open(&spec).unwrap().pop().unwrap();
     let mut link = Link::around(queue.into_queue(common::pool()), &spec);
@@ -96,7 +96,7 @@ fn udp_both_ways(link: &mut Link, family: Family) {
 
 #[test]
 fn checksums_are_left_to_the_other_side_both_ways() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut link = Link::new(&tap("csum0"));
     assert!(link.dev.offloads().tx_checksum);
     udp_both_ways(&mut link, v4());
@@ -105,7 +105,7 @@ fn checksums_are_left_to_the_other_side_both_ways() {
 
 #[test]
 fn bare_ip_packets_pass_over_a_tun_interface() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut link = Link::new(&tun("tun0"));
     assert_eq!(link.dev.mac(), None);
     udp_both_ways(&mut link, v4());
@@ -153,7 +153,7 @@ fn large_segments_both_ways(link: &mut Link, family: Family) {
 
 #[test]
 fn tcp_segments_cross_in_one_large_frame_both_ways() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut link = Link::new(&tap("tso0"));
     assert!(link.dev.offloads().tso4 && link.dev.offloads().tso6);
     large_segments_both_ways(&mut link, v4());
@@ -163,7 +163,7 @@ fn tcp_segments_cross_in_one_large_frame_both_ways() {
 
 #[test]
 fn udp_datagrams_cross_in_one_large_frame_both_ways() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut link = Link::new(&tap("uso0"));
     if !link.dev.offloads().uso {
         eprintln!(
@@ -202,7 +202,7 @@ fn udp_datagrams_cross_in_one_large_frame_both_ways() {
 
 #[test]
 fn without_offload_everything_is_whole_and_fits_the_mtu() {
-    enter_namespace();
+    let _turn = enter_namespace();
     let mut spec = tap("plain0");
     spec.offload = false;
     let mut link = Link::new(&spec);
@@ -221,4 +221,63 @@ fn without_offload_everything_is_whole_and_fits_the_mtu() {
         Some(())
     });
     assert!(link.dev.reserve(2_000).is_none(), "nothing beyond the MTU is taken when nothing is cut");
+}
+
+#[test]
+fn without_a_buffer_frames_are_lost_and_counted_and_the_next_ones_arrive() {
+    let _turn = enter_namespace();
+    let spec = tap("empty0");
+    let queue = clearway_tap::open(&spec).unwrap().pop().unwrap();
+    let pool = FramePool::new(PoolBudget { small_count: 64, small_len: 2_048, large_count: 1, large_len: 66_000 });
+    let mut link = Link::around(queue.into_queue(pool.clone()), &spec);
+    link.introduce();
+    let socket = kernel_udp(v4(), 4000);
+    let mut held = Vec::new();
+    while let Some(buf) = pool.small().take() {
+        held.push(buf);
+    }
+    for _ in 0..5 {
+        socket.send_to(b"lost", v4().our_socket(4001)).unwrap();
+    }
+    let mut burst = clearway_pkt::Burst::new();
+    link.dev.rx(&mut burst).unwrap();
+    assert!(burst.is_empty());
+    assert!(link.dev.counters().rx_dropped(RxDrop::NoBuffer) >= 5);
+    drop((socket, held));
+    udp_both_ways(&mut link, v4());
+}
+
+/// One direction of a conversation over a bad link, done by hand: every datagram arrives whole, or is counted as lost.
+#[test]
+fn a_bad_link_over_the_interface_loses_single_segments_of_what_the_kernel_sent_as_one() {
+    let _turn = enter_namespace();
+    let link = Link::new(&tap("bad0"));
+    if !link.dev.offloads().uso {
+        eprintln!(
+            "this kernel has no UDP segmentation over TUN/TAP (it came with Linux 6.2), so there is nothing to see"
+        );
+        return;
+    }
+    let family = v4();
+    let link_len = link.link_len();
+    let mut dev = Fault::new(link.dev, "rx.loss=30%".parse().unwrap(), 1, common::pool());
+    let socket = kernel_udp(family, 6000);
+    setsockopt(&socket, sockopt::UdpGsoSegment, &1_000).unwrap();
+    let sent = pattern(40_000);
+    socket.send_to(&sent, family.our_socket(6001)).unwrap();
+    let mut burst = clearway_pkt::Burst::new();
+    dev.rx(&mut burst).unwrap();
+    let mut pieces = 0;
+    for (frame, meta) in (0..burst.len()).filter_map(|index| burst.take(index)) {
+        let packet = &frame.bytes()[link_len..];
+        let Some(bytes) = transport(family, packet, Proto::UDP) else { continue };
+        assert_eq!(meta.segment_size, 0);
+        let data = udp::check(&family.kernels, &family.ours, bytes, true).unwrap().payload();
+        assert!(sent.chunks(1_000).any(|chunk| chunk == data));
+        pieces += 1;
+    }
+    let lost = dev.counters().rx_dropped(RxDrop::FaultLoss);
+    assert!((15..40).contains(&pieces), "{pieces} of 40 arrived");
+    // The kernel may have sent a few frames of its own, some of which were lost too.
+    assert!(pieces + lost >= 40);
 }
