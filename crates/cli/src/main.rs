@@ -1,3 +1,17 @@
 //! The `clearway` binary.
 
-fn main() {}
+mod bulk;
+mod cli;
+mod figures;
+mod http;
+mod kernel;
+mod net;
+mod port;
+mod signals;
+mod team;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

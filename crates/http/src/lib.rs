@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 server (RFC 9110, RFC 9112) that runs inside the engine's turn.
 //!
 //! [`request`] reads heads, [`server`] decides what a request gets, [`session`] leads one connection's conversation over any
-//! [`session::Io`], and [`app`] runs such conversations on a stack. A request that arrives in one segment is parsed where it lies
+//! [`clearway_engine::Io`]. [`Server`] is a [`clearway_engine::Service`]. A request that arrives in one segment is parsed where it lies
 //! and answered with one send of bytes that exist already.
 
 #![forbid(unsafe_code)]
@@ -15,4 +15,4 @@ pub mod session;
 pub mod target;
 
 pub use server::{Config, Server, Stats};
-pub use session::{Io, Next, Session, Timeouts};
+pub use session::{Session, Timeouts};

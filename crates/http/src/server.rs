@@ -5,13 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use clearway_base::Duration;
+use clearway_base::{Duration, Instant};
+use clearway_engine::{Ended, Io, Next, Service, Time};
 
 use crate::body::Body;
 use crate::files::{Found, Missing, Root};
 use crate::page::{self, Date, Page, Persistence};
 use crate::request::{Head, Method};
-use crate::session::{Timeouts, Transfer};
+use crate::session::{Session, Timeouts, Transfer};
 use crate::target::{self, Wanted};
 
 /// The longest body that is read only to be thrown away, in bytes.
@@ -295,6 +296,53 @@ impl Server {
             page::head(200, &self.date, persistence, body.len() as u64, "Content-Type: application/json\r\n");
         head.extend_from_slice(body.as_bytes());
         Transfer::new(head, Body::empty())
+    }
+}
+
+impl Service for Server {
+    type Talk = Session;
+    type Report = Stats;
+
+    #[inline]
+    fn tick(&mut self, time: Time) {
+        self.set_time(time.since_1970);
+    }
+
+    fn begin(&mut self, now: Instant) -> Session {
+        self.stats.accepted += 1;
+        self.stats.open += 1;
+        Session::new(now, &self.config.timeouts)
+    }
+
+    #[inline]
+    fn on_ready<I: Io>(&mut self, now: Instant, talk: &mut Session, io: &mut I) -> Next {
+        talk.on_ready(now, self, io)
+    }
+
+    #[inline]
+    fn deadline(&self, talk: &Session) -> Instant {
+        talk.deadline()
+    }
+
+    fn on_timeout<I: Io>(&mut self, now: Instant, talk: &mut Session, io: &mut I) -> Next {
+        talk.on_timeout(now, self, io)
+    }
+
+    fn is_idle(&self, talk: &Session) -> bool {
+        talk.is_idle()
+    }
+
+    fn end(&mut self, _talk: Option<Session>, why: Option<Ended>) {
+        self.stats.open -= 1;
+        match why {
+            Some(Ended::Failed(_)) => self.stats.failed += 1,
+            Some(Ended::NoRoom) => self.stats.refused += 1,
+            _ => {}
+        }
+    }
+
+    fn report(&self) -> Stats {
+        self.stats
     }
 }
 

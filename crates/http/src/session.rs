@@ -1,40 +1,13 @@
-//! One connection's conversation: head, body, response, and again. It knows no socket and no stack; [`Io`] is all it sees of either,
-//! so the same code answers over the stack and over the kernel.
+//! One connection's conversation: head, body, response, and again. It knows no socket and no stack; [`Io`] is all it sees of either.
 
 use clearway_base::{Duration, Instant};
+use clearway_engine::{Io, Next};
 use sha2::{Digest, Sha256};
 
 use crate::body::Body;
 use crate::page::{self, Persistence};
 use crate::request::{Head, MAX_HEAD, Method, Parser, Reject};
 use crate::server::{Plan, Server};
-
-/// A connection as the conversation sees it.
-pub trait Io {
-    /// The oldest bytes that were received and not consumed and that lie together; empty when there are none now.
-    fn recv(&self) -> &[u8];
-    /// The oldest `n` of them are done with.
-    fn consumed(&mut self, n: usize);
-    /// Nothing comes after what [`Io::recv`] still has.
-    fn peer_closed(&self) -> bool;
-    /// Bytes that [`Io::send`] would take now, as far as is known.
-    fn room(&self) -> usize;
-    /// Sends; returns how many bytes were taken. Fewer than all: the conversation is called again when there is room.
-    fn send(&mut self, bytes: &[u8]) -> usize;
-    /// Ends our side of the stream behind what was sent.
-    fn shutdown(&mut self);
-}
-
-/// What to do with the connection after a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
-    /// Come back when something happens, or at [`Session::deadline`].
-    Wait,
-    /// Close: what was sent still goes out.
-    Close,
-    /// Reset it.
-    Abort,
-}
 
 /// How long each part of a conversation may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +95,11 @@ impl Session {
     /// When [`Session::on_timeout`] is due, unless something happens before. Only read it after a step: every step may move it.
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Nothing was asked that is not answered.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
     }
 
     /// Goes on as far as the connection's bytes and room allow.

@@ -1,6 +1,6 @@
 //! A burst: what one look at a device brings.
 
-use crate::{Buf, RxMeta};
+use crate::{Buf, Iface, RxMeta};
 
 /// Packets in one burst at most.
 pub const BURST: usize = 64;
@@ -58,6 +58,14 @@ impl<B: Buf> Burst<B> {
     #[inline]
     pub fn take(&mut self, index: usize) -> Option<(B, RxMeta)> {
         self.slots.get_mut(index)?.take()
+    }
+
+    /// Says where all packets in the burst arrived.
+    #[inline]
+    pub fn set_iface(&mut self, iface: Iface) {
+        for (_, meta) in self.slots[..self.len].iter_mut().flatten() {
+            meta.iface = iface;
+        }
     }
 
     /// Drops whatever was not taken and starts over.

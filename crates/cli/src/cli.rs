@@ -1,0 +1,102 @@
+//! The command line: which commands there are, and what their exit codes mean.
+
+use std::fmt;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{bulk, http};
+
+/// A TCP/IP host stack in user space.
+///
+/// Exit codes: 0 done, 1 failed, 2 wrong use.
+#[derive(Parser)]
+#[command(name = "clearway", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve HTTP/1.1 over a port of our own
+    Http(Box<http::Args>),
+    /// Measure one-way transfers, over our stack or over the kernel's
+    Bulk(Box<bulk::Args>),
+    /// Print the version and what was built in
+    Version,
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// The command was understood and asks for something that makes no sense.
+#[derive(Debug)]
+pub(crate) struct WrongUse(pub(crate) String);
+
+impl fmt::Display for WrongUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUse {}
+
+/// Reads the command line, does what it says, and answers with the exit code.
+pub(crate) fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for and go to standard output; everything else is wrong use.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let done = match cli.command {
+        Command::Http(args) => http::run(*args),
+        Command::Bulk(args) => bulk::run(*args),
+        Command::Version => version(),
+        Command::Completions { shell } => completions(shell),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("clearway: {error:#}");
+            ExitCode::from(if error.is::<WrongUse>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn version() -> anyhow::Result<()> {
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    writeln!(
+        std::io::stdout(),
+        "clearway {} ({build}, {}-{})\nports: tap:NAME tun:NAME loop pcap:FILE",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        std::env::consts::OS
+    )?;
+    Ok(())
+}
+
+fn completions(shell: Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "clearway", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_are_described_without_contradiction() {
+        Cli::command().debug_assert();
+    }
+}

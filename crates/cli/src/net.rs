@@ -1,0 +1,191 @@
+//! The options that every command with a stack of its own takes, and what they make.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Context as _;
+use clearway_base::{Duration, Instant};
+use clearway_dev::{FaultSpec, FramePool, PoolBudget, PortSpec};
+use clearway_engine::{Cores, Mode, Stores, cores};
+use clearway_pkt::Iface;
+use clearway_proto::store::{ChainRx, RingTx};
+use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table};
+use clearway_wire::{Addr, Cidr};
+
+use crate::cli::WrongUse;
+use crate::port::{self, Wrap};
+
+/// Ports, addresses and cores.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct NetArgs {
+    /// A port of the stack: tap:NAME, tun:NAME, loop or pcap:FILE; may be repeated
+    #[arg(long = "port", value_name = "PORT")]
+    pub(crate) ports: Vec<PortSpec>,
+
+    /// An address of the stack with its prefix length, IPv4 or IPv6; may be repeated. @N puts it on the port of that number, counted from 0
+    #[arg(short, long = "address", value_name = "ADDR/LEN[@N]")]
+    pub(crate) addresses: Vec<Address>,
+
+    /// The router for everything that is not on a link; one for IPv4 and one for IPv6
+    #[arg(short, long = "gateway", value_name = "ADDR")]
+    pub(crate) gateways: Vec<Addr>,
+
+    /// Cores to run on, one thread each, such as 0 or 0,1 or 0-3 [default: one thread on any core]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cores: Option<Cores>,
+
+    /// MTU of the ports, in bytes [default: what each interface has]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) mtu: Option<usize>,
+
+    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100mbit,limit=100; each may have rx. or tx. before it
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) fault: Option<FaultSpec>,
+
+    /// The same faults again for the same number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) fault_seed: u64,
+
+    /// Write all packets to this file (pcapng); several cores or ports write several files
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+
+    /// Microseconds to look for more packets before sleeping [default: 0 with one or two cores, else 20]
+    #[arg(long, value_name = "US", conflicts_with = "poll")]
+    pub(crate) spin: Option<u64>,
+
+    /// Never sleep
+    #[arg(long)]
+    pub(crate) poll: bool,
+}
+
+/// An address on a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Address {
+    pub(crate) cidr: Cidr,
+    pub(crate) port: u16,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let (cidr, port) = text.split_once('@').unwrap_or((text, "0"));
+        let cidr = cidr.parse::<Cidr>().map_err(|error| error.to_string())?;
+        let port = port.parse().map_err(|_| format!("`{port}` is no number of a port"))?;
+        Ok(Address { cidr, port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cidr)
+    }
+}
+
+/// Memory of one core's send queues: 16,384 chunks of 4 KiB. Pages that were never used cost nothing.
+const TX_CHUNKS: u32 = 16_384;
+const TX_CHUNK_LEN: u32 = 4_096;
+
+/// Bytes that one connection may have written and not acknowledged: enough for 1 Gbit/s over 8 ms, or 10 Gbit/s over 800 us.
+const TX_LIMIT: u32 = 1 << 20;
+
+/// Bytes of buffers that one connection's unread data may hold on to.
+const RX_LIMIT: u32 = 4 << 20;
+
+impl NetArgs {
+    /// Threads to run.
+    pub(crate) fn threads(&self) -> usize {
+        self.cores.as_ref().map_or(1, Cores::count)
+    }
+
+    /// What the engine does when it is idle.
+    pub(crate) fn mode(&self) -> Mode {
+        match (self.poll, self.spin) {
+            (true, _) => Mode::Polling,
+            (false, Some(us)) => Mode::Adaptive(Duration::from_micros(us)),
+            // Where the peer shares the machine's few cores, looking for packets keeps them from being made.
+            (false, None) if cores::available() <= 2 => Mode::Interrupt,
+            (false, None) => Mode::Adaptive(Duration::from_micros(20)),
+        }
+    }
+
+    /// Complains about what cannot be meant.
+    pub(crate) fn check(&self) -> Result<(), WrongUse> {
+        if self.ports.is_empty() {
+            return Err(WrongUse("no port. Name one, such as --port tap:clearway0.".into()));
+        }
+        if self.addresses.is_empty() {
+            return Err(WrongUse("no address. Give at least one, such as -a 10.0.0.2/24.".into()));
+        }
+        for address in &self.addresses {
+            if usize::from(address.port) >= self.ports.len() {
+                let (port, count) = (address.port, self.ports.len());
+                return Err(WrongUse(format!("{address}@{port}: there is no port {port}, only {count}.")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the ports, a list for each thread.
+    pub(crate) fn open_ports(&self) -> anyhow::Result<Vec<Vec<port::Unwrapped>>> {
+        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap: self.pcap.clone() };
+        port::open(&self.ports, self.mtu, &wrap, self.threads())
+    }
+
+    /// A stack without interfaces, and the pool for its devices.
+    pub(crate) fn stack(&self, connections: u32) -> anyhow::Result<(Stack<Stores>, FramePool)> {
+        let mut secret = [0; 32];
+        let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
+        std::io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
+        let mut config = Config::new(secret);
+        config.limits = Limits { connections, time_wait: connections.max(16_384), ..config.limits };
+        let budget = PoolBudget::default();
+        let buffers = (budget.small_count + budget.large_count) as u32;
+        let stack = Stack::new(config, ChainRx::new(buffers, RX_LIMIT), RingTx::new(TX_CHUNKS, TX_CHUNK_LEN, TX_LIMIT));
+        Ok((stack, FramePool::new(budget)))
+    }
+
+    /// Gives the stack its addresses and routes.
+    pub(crate) fn configure(&self, now: Instant, stack: &mut Stack<Stores>) -> anyhow::Result<()> {
+        for address in &self.addresses {
+            stack
+                .add_address(now, Iface(address.port), address.cidr)
+                .map_err(|error| WrongUse(sentence(&address.to_string(), error)))?;
+        }
+        for gateway in &self.gateways {
+            let any = if gateway.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
+            let via = if gateway.is_link_local() {
+                NextHop::GatewayOn { iface: Iface(0), addr: *gateway }
+            } else {
+                NextHop::Gateway(*gateway)
+            };
+            if let Some(everywhere) = Cidr::new(any, 0) {
+                stack
+                    .add_route(Table(0), everywhere, via)
+                    .map_err(|error| WrongUse(sentence(&format!("gateway {gateway}"), error)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `http://` and so on: every address as a URL names it.
+    pub(crate) fn urls(&self, port: u16) -> Vec<String> {
+        let host = |addr: Addr| if addr.is_v4() { addr.to_string() } else { format!("[{addr}]") };
+        self.addresses.iter().map(|a| format!("http://{}:{port}/", host(a.cidr.addr))).collect()
+    }
+}
+
+fn sentence(what: &str, error: AddError) -> String {
+    let why = match error {
+        AddError::Full => "there are too many already",
+        AddError::NoInterface | AddError::NoTable => "its port is not there",
+        AddError::Exists => "it is there already. Give it once",
+        AddError::BadAddress => {
+            "this is not the address of one host on that link (a network's, broadcast or multicast address). Use a host's address"
+        }
+        AddError::BadMtu => "IPv6 needs an MTU of at least 1280 bytes. Raise --mtu",
+    };
+    format!("{what}: {why}.")
+}

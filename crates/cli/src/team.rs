@@ -1,0 +1,127 @@
+//! Running one service on every core until somebody says stop.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clearway_engine::{Clock, CoreReport, Engine, Service, Source, Talks, Team, cores};
+
+use crate::net::NetArgs;
+use crate::port::Unwrapped;
+use crate::signals::{Signals, Woken};
+
+/// What the watcher is told about, and when.
+pub(crate) trait Watch<R> {
+    /// All ports are open; packets are taken from now on.
+    fn ready(&mut self) -> anyhow::Result<()>;
+    /// About a second has passed since the last call, or since the start; `seconds` is how long exactly.
+    fn second(&mut self, seconds: f64, reports: &[CoreReport<R>]) -> anyhow::Result<()>;
+    /// Everything has ended after `seconds`.
+    fn summary(&mut self, seconds: f64, reports: &[CoreReport<R>]) -> anyhow::Result<()>;
+}
+
+/// How to run.
+pub(crate) struct Plan<'a> {
+    pub(crate) net: &'a NetArgs,
+    pub(crate) source: Source,
+    /// Conversations that one core may have at a time.
+    pub(crate) connections: u32,
+    /// When to stop by itself.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// Runs a service made by `make` on every core.
+pub(crate) fn run<S, F, W>(plan: &Plan<'_>, make: F, watch: &mut W) -> anyhow::Result<()>
+where
+    S: Service,
+    F: Fn() -> anyhow::Result<S> + Sync,
+    W: Watch<S::Report>,
+{
+    plan.net.check()?;
+    let signals = Signals::take()?;
+    let ports = plan.net.open_ports()?;
+    let (team, seats) = Team::new(plan.net.threads())?;
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (seat, ports) in seats.into_iter().zip(ports) {
+            let index = seat.index();
+            let make = &make;
+            let spawned = thread::Builder::new()
+                .name(format!("core{index}"))
+                .spawn_scoped(scope, move || one_core(plan, seat, ports, make));
+            match spawned {
+                Ok(handle) => threads.push(handle),
+                Err(error) => {
+                    team.stop();
+                    return Err(error).context("cannot start a thread");
+                }
+            }
+        }
+        let watched = watch_team(plan, &team, &signals, watch);
+        team.stop();
+        let mut first_error = None;
+        for thread in threads {
+            let ended = thread.join().unwrap_or_else(|_| Err(anyhow!("a core panicked; this is a bug of clearway")));
+            first_error = first_error.or(ended.err());
+        }
+        match first_error {
+            Some(error) => Err(error),
+            None => {
+                let seconds = watched?;
+                watch.summary(seconds, &team.reports())
+            }
+        }
+    })
+}
+
+fn one_core<S: Service>(
+    plan: &Plan<'_>,
+    seat: clearway_engine::Seat<S::Report>,
+    ports: Vec<Unwrapped>,
+    make: &(impl Fn() -> anyhow::Result<S> + Sync),
+) -> anyhow::Result<()> {
+    if let Some(&core) = plan.net.cores.as_ref().and_then(|cores| cores.list().get(seat.index())) {
+        cores::pin(core).with_context(|| {
+            format!("cannot run on core {core}. Name cores that this machine has and this process may use")
+        })?;
+    }
+    let (stack, pool) = plan.net.stack(plan.connections)?;
+    let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<anyhow::Result<Vec<_>>>()?;
+    let app = Talks::new(make()?, plan.source, plan.connections);
+    let mut engine = Engine::new(stack, devs, pool, app, plan.net.mode(), seat)?;
+    let now = engine.time().now;
+    plan.net.configure(now, engine.stack())?;
+    engine.run()?;
+    Ok(())
+}
+
+/// Answers with the seconds that it took.
+fn watch_team<R: Clone + Default + Send + 'static>(
+    plan: &Plan<'_>,
+    team: &Team<R>,
+    signals: &Signals,
+    watch: &mut impl Watch<R>,
+) -> anyhow::Result<f64> {
+    let mut clock = Clock::new();
+    let started = clock.read().now;
+    let end = plan.duration.map(|duration| started + duration.into());
+    watch.ready()?;
+    let mut last = started;
+    while team.running() == plan.net.threads() {
+        let now = clock.read().now;
+        if end.is_some_and(|end| now >= end) {
+            break;
+        }
+        let second = last + clearway_base::Duration::from_secs(1);
+        if now >= second {
+            watch.second(now.since(last).as_nanos() as f64 / 1e9, &team.reports())?;
+            last = now;
+            continue;
+        }
+        let until = end.map_or(second, |end| end.min(second));
+        if signals.wait(team.changed(), until.since(now).into())? == Woken::Signal {
+            break;
+        }
+    }
+    Ok(clock.read().now.since(started).as_nanos() as f64 / 1e9)
+}

@@ -1,0 +1,34 @@
+//! What runs inside the turn.
+
+use clearway_base::Instant;
+use clearway_proto::{Env, Stack};
+
+use crate::Time;
+
+/// An application that lives on the stack's own core and runs to completion in every turn: no queue, no second thread and no copy stand between it and its packets.
+pub trait App<E: Env> {
+    /// What it tells the outside, once per second and at the end.
+    type Report: Clone + Default + Send + 'static;
+
+    /// Called once before the first turn: time to listen or connect. An error is a sentence for the user and ends the engine.
+    fn start(&mut self, time: Time, stack: &mut Stack<E>) -> Result<(), String>;
+
+    /// Called in every turn, after packets and timers, before anything is sent: takes [`Stack::next_event`] until there is none.
+    fn on_events(&mut self, time: Time, stack: &mut Stack<E>);
+
+    /// When [`App::on_events`] has something to do although nothing happened; the engine does not sleep past it.
+    fn next_deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    /// Whether there is nothing left to do; the engine then ends by itself.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Called once when the engine is told to stop: time to close or reset connections. What that makes the stack send still goes out.
+    fn stop(&mut self, time: Time, stack: &mut Stack<E>);
+
+    /// The state of affairs, for the outside.
+    fn report(&self) -> Self::Report;
+}

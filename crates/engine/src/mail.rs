@@ -1,0 +1,132 @@
+//! Letters between cores. Cores share nothing on the packet path, but a port with several queues may bring an answer to another
+//! core than the one that asked: an ARP reply has no flow, and an ICMP error has another flow than the packet it speaks of. Such frames
+//! are rare and small; the core that gets one copies it to the others, and each stack checks it as if its own queue had brought it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_pkt::Iface;
+
+use crate::wait::Bell;
+
+/// Letters that wait for one core at most; more are dropped and counted. All of them answer something that is asked again after a while.
+const LIMIT: usize = 256;
+
+/// The longest frame that is forwarded, in bytes: ARP and NDP messages and ICMP errors fit (RFC 4443 2.4 c: 1,280 with its IP header), with Ethernet
+/// and VLAN headers.
+const MAX_LETTER: usize = 1_280 + 18;
+
+/// The letters of one core.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    // Read once per turn; everything else only when it says so.
+    full: AtomicBool,
+    letters: Mutex<VecDeque<(Iface, Vec<u8>)>>,
+    lost: AtomicU64,
+    bell: Bell,
+}
+
+/// One core's end of the mail.
+#[derive(Clone, Debug)]
+pub(crate) struct Mail {
+    boxes: Arc<[Mailbox]>,
+    mine: usize,
+}
+
+impl Mailbox {
+    fn new(bell: Bell) -> Mailbox {
+        Mailbox { full: AtomicBool::new(false), letters: Mutex::default(), lost: AtomicU64::new(0), bell }
+    }
+
+    fn put(&self, iface: Iface, frame: &[u8]) {
+        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        if letters.len() >= LIMIT {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        letters.push_back((iface, frame.to_vec()));
+        drop(letters);
+        if !self.full.swap(true, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Mail {
+    /// The ends for as many cores as there are bells.
+    pub(crate) fn between(bells: Vec<Bell>) -> Vec<Mail> {
+        let boxes: Arc<[Mailbox]> = bells.into_iter().map(Mailbox::new).collect();
+        (0..boxes.len()).map(|mine| Mail { boxes: Arc::clone(&boxes), mine }).collect()
+    }
+
+    /// Whether there is anybody else.
+    #[inline]
+    pub(crate) fn has_others(&self) -> bool {
+        self.boxes.len() > 1
+    }
+
+    /// Sends a copy of a frame to all other cores when it is of the kind that they may be waiting for.
+    #[inline]
+    pub(crate) fn share(&self, iface: Iface, ethernet: bool, frame: &[u8]) {
+        if frame.len() <= MAX_LETTER && concerns_all(ethernet, frame) {
+            for (index, other) in self.boxes.iter().enumerate() {
+                if index != self.mine {
+                    other.put(iface, frame);
+                }
+            }
+        }
+    }
+
+    /// Takes the letters out, if there are any.
+    #[inline]
+    pub(crate) fn take(&self) -> VecDeque<(Iface, Vec<u8>)> {
+        let mine = &self.boxes[self.mine];
+        if !mine.full.load(Ordering::Acquire) {
+            return VecDeque::new();
+        }
+        mine.full.store(false, Ordering::Release);
+        std::mem::take(&mut *mine.letters.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Letters to this core that were lost because it did not take the others out.
+    pub(crate) fn lost(&self) -> u64 {
+        self.boxes[self.mine].lost.load(Ordering::Relaxed)
+    }
+}
+
+/// ARP replies, NDP advertisements, and ICMP errors: what answers or concerns a packet that any core may have sent. Requests
+/// stay with the core that got them, or all would answer. The frame is looked at just far enough to know its kind; a stack checks it afterwards.
+fn concerns_all(ethernet: bool, frame: &[u8]) -> bool {
+    let Some((ethertype, packet)) = network_layer(ethernet, frame) else { return false };
+    match ethertype {
+        // RFC 826: the operation is the fourth 16-bit word; 2 is a reply.
+        0x0806 => packet.get(6..8) == Some(&[0, 2]),
+        0x0800 => {
+            let header_len = packet.first().map_or(0, |b| usize::from(b & 0xf) * 4);
+            // RFC 792: 3 unreachable, 11 time exceeded, 12 parameter problem.
+            packet.get(9) == Some(&1) && packet.get(header_len).is_some_and(|kind| matches!(kind, 3 | 11 | 12))
+        }
+        // RFC 4443 2.1: errors have a type below 128. RFC 4861 4.4: 136 is an advertisement. Behind extension headers neither is expected.
+        0x86dd => packet.get(6) == Some(&58) && packet.get(40).is_some_and(|kind| *kind < 128 || *kind == 136),
+        _ => false,
+    }
+}
+
+fn network_layer(ethernet: bool, frame: &[u8]) -> Option<(u16, &[u8])> {
+    if !ethernet {
+        return match frame.first()? >> 4 {
+            4 => Some((0x0800, frame)),
+            6 => Some((0x86dd, frame)),
+            _ => None,
+        };
+    }
+    let ethertype_at = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    match ethertype_at(12)? {
+        0x8100 => Some((ethertype_at(16)?, frame.get(18..)?)),
+        other => Some((other, frame.get(14..)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+use super::*;
+
+fn ends(n: usize) -> Vec<Mail> {
+    Mail::between((0..n).map(|_| Bell::new().unwrap()).collect())
+}
+
+fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    [&[0u8; 12][..], &ethertype.to_be_bytes(), packet].concat()
+}
+
+fn ipv4_icmp(kind: u8) -> Vec<u8> {
+    let mut packet = vec![0u8; 28];
+    packet[0] = 0x45;
+    packet[9] = 1;
+    packet[20] = kind;
+    packet
+}
+
+fn ipv6_icmp(kind: u8) -> Vec<u8> {
+    let mut packet = vec![0u8; 48];
+    packet[0] = 0x60;
+    packet[6] = 58;
+    packet[40] = kind;
+    packet
+}
+
+#[test]
+fn answers_concern_all_cores_and_requests_do_not() {
+    let arp = |operation: u8| ethernet(0x0806, &[0, 1, 8, 0, 6, 4, 0, operation]);
+    assert!(concerns_all(true, &arp(2)) && !concerns_all(true, &arp(1)));
+    for kind in [3, 11, 12] {
+        assert!(concerns_all(true, &ethernet(0x0800, &ipv4_icmp(kind))));
+        assert!(concerns_all(false, &ipv4_icmp(kind)));
+    }
+    assert!(!concerns_all(false, &ipv4_icmp(8)) && !concerns_all(false, &ipv4_icmp(0)));
+    for kind in [1, 2, 3, 4, 136] {
+        assert!(concerns_all(true, &ethernet(0x86dd, &ipv6_icmp(kind))));
+        assert!(concerns_all(false, &ipv6_icmp(kind)));
+    }
+    for kind in [128, 129, 133, 134, 135] {
+        assert!(!concerns_all(false, &ipv6_icmp(kind)));
+    }
+}
+
+#[test]
+fn a_vlan_tag_is_looked_behind() {
+    let tagged = [&[0u8; 12][..], &[0x81, 0, 0, 5, 8, 6], &[0, 1, 8, 0, 6, 4, 0, 2]].concat();
+    assert!(concerns_all(true, &tagged));
+}
+
+#[test]
+fn short_frames_concern_nobody() {
+    let whole = ethernet(0x0800, &ipv4_icmp(3));
+    for len in 0..34 {
+        assert!(!concerns_all(true, &whole[..len]), "{len} bytes");
+    }
+}
+
+#[test]
+fn a_letter_reaches_every_other_core_once() {
+    let mail = ends(3);
+    let frame = ethernet(0x0806, &[0, 1, 8, 0, 6, 4, 0, 2]);
+    mail[1].share(Iface(4), true, &frame);
+    for reader in [0, 2] {
+        assert_eq!(mail[reader].take(), [(Iface(4), frame.clone())]);
+        assert!(mail[reader].take().is_empty());
+    }
+    assert!(mail[1].take().is_empty());
+}
+
+#[test]
+fn a_full_box_loses_letters_and_counts_them() {
+    let mail = ends(2);
+    for _ in 0..LIMIT + 3 {
+        mail[0].share(Iface(0), false, &ipv4_icmp(3));
+    }
+    assert_eq!((mail[1].take().len(), mail[1].lost()), (LIMIT, 3));
+}

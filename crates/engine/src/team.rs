@@ -1,0 +1,118 @@
+//! Several cores and the one who watches them. On the packet path they share nothing but a flag that is read; figures are left on a
+//! board once per second.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_dev::DevCounters;
+use clearway_proto::Counters;
+
+use crate::mail::Mail;
+use crate::wait::Bell;
+
+/// What one core has done so far.
+#[derive(Clone, Debug, Default)]
+pub struct CoreReport<R> {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// How often it slept.
+    pub sleeps: u64,
+    /// All its ports together.
+    pub dev: DevCounters,
+    /// Its stack.
+    pub stack: Counters,
+    /// Frames from other cores that were lost because this one did not take them in time.
+    pub mail_lost: u64,
+    /// Its application.
+    pub app: R,
+}
+
+/// The watcher's side.
+pub struct Team<R> {
+    stop: Arc<AtomicBool>,
+    bells: Vec<Bell>,
+    boards: Vec<Board<R>>,
+    running: Arc<Running>,
+}
+
+/// One core's side: everything that an engine needs of its surroundings. Goes to the thread that will run it.
+pub struct Seat<R> {
+    index: usize,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) bell: Bell,
+    pub(crate) mail: Mail,
+    board: Board<R>,
+    running: Arc<Running>,
+}
+
+type Board<R> = Arc<Mutex<CoreReport<R>>>;
+
+struct Running {
+    seats: AtomicUsize,
+    changed: Bell,
+}
+
+impl<R: Clone + Default + Send + 'static> Team<R> {
+    /// A team of `count` cores, and their seats.
+    pub fn new(count: usize) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
+        let bells = (0..count).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
+        let boards: Vec<Board<R>> = (0..count).map(|_| Board::default()).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let running = Arc::new(Running { seats: AtomicUsize::new(count), changed: Bell::new()? });
+        let seats = Mail::between(bells.clone())
+            .into_iter()
+            .enumerate()
+            .map(|(index, mail)| Seat {
+                index,
+                stop: Arc::clone(&stop),
+                bell: bells[index].clone(),
+                mail,
+                board: Arc::clone(&boards[index]),
+                running: Arc::clone(&running),
+            })
+            .collect();
+        Ok((Team { stop, bells, boards, running }, seats))
+    }
+
+    /// Tells all engines to stop. They finish their turn, let their applications say goodbye, and return.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for bell in &self.bells {
+            bell.ring();
+        }
+    }
+
+    /// Engines that have not returned.
+    pub fn running(&self) -> usize {
+        self.running.seats.load(Ordering::Acquire)
+    }
+
+    /// Rings whenever an engine returns.
+    pub fn changed(&self) -> &Bell {
+        &self.running.changed
+    }
+
+    /// What each core had done when it last wrote it down: at most about a second ago while it works, and up to date when it sleeps or has returned.
+    pub fn reports(&self) -> Vec<CoreReport<R>> {
+        self.boards.iter().map(|board| board.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+    }
+}
+
+impl<R> Seat<R> {
+    /// Which of the team's cores this is, counted from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(crate) fn publish(&self, report: CoreReport<R>) {
+        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+impl<R> Drop for Seat<R> {
+    fn drop(&mut self) {
+        self.running.seats.fetch_sub(1, Ordering::AcqRel);
+        self.running.changed.ring();
+    }
+}

@@ -1,0 +1,161 @@
+use clearway_dev::{PairConfig, PairEnd, PoolBudget, pair};
+use clearway_proto::Config;
+use clearway_proto::store::{ChainRx, RingTx};
+use clearway_wire::{Addr, Endpoint};
+
+use super::*;
+use crate::{Ended, Io, Next, Service, Source, Stores, Talks, Team};
+
+/// A server gives back what it gets; a client sends so many bytes, ends its side, and counts what comes back.
+struct Echo {
+    to_send: usize,
+    report: Seen,
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+struct Seen {
+    came: usize,
+    ended: Option<Option<Ended>>,
+}
+
+impl Service for Echo {
+    type Talk = usize;
+    type Report = Seen;
+
+    fn begin(&mut self, _now: Instant) -> usize {
+        self.to_send
+    }
+
+    fn on_ready<I: Io>(&mut self, _now: Instant, left: &mut usize, io: &mut I) -> Next {
+        while *left > 0 {
+            let piece = vec![b'x'; (*left).min(10_000)];
+            let sent = io.send(&piece);
+            *left -= sent;
+            if *left == 0 {
+                io.shutdown();
+            }
+            if sent < piece.len() {
+                break;
+            }
+        }
+        loop {
+            let bytes = io.recv().to_vec();
+            if bytes.is_empty() {
+                break;
+            }
+            let taken = if self.to_send > 0 { bytes.len() } else { io.send(&bytes) };
+            io.consumed(taken);
+            self.report.came += taken;
+            if taken == 0 {
+                break;
+            }
+        }
+        if io.peer_closed() && io.recv().is_empty() { Next::Close } else { Next::Wait }
+    }
+
+    fn deadline(&self, _talk: &usize) -> Instant {
+        Instant::NEVER
+    }
+
+    fn on_timeout<I: Io>(&mut self, _now: Instant, _talk: &mut usize, _io: &mut I) -> Next {
+        Next::Abort
+    }
+
+    fn is_idle(&self, _talk: &usize) -> bool {
+        false
+    }
+
+    fn end(&mut self, _talk: Option<usize>, why: Option<Ended>) {
+        self.report.ended = Some(why);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.to_send > 0 && self.report.ended.is_some()
+    }
+
+    fn report(&self) -> Seen {
+        self.report
+    }
+}
+
+type Host = Engine<Stores, PairEnd, Talks<Echo>>;
+
+fn host(end: PairEnd, pool: &FramePool, address: &str, to_send: usize, source: Source) -> Host {
+    let (_, mut seats) = Team::new(1).unwrap();
+    let stack = Stack::new(Config::new([7; 32]), ChainRx::new(1_000, 1 << 20), RingTx::new(1_000, 4_096, 1 << 18));
+    let app = Talks::new(Echo { to_send, report: Seen::default() }, source, 16);
+    let mut host = Engine::new(stack, vec![end], pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
+    host.stack().add_address(Instant::ZERO, Iface(0), address.parse().unwrap()).unwrap();
+    host
+}
+
+fn at(ms: u64) -> Time {
+    Time { now: Instant::from_millis(ms), since_1970: Duration::ZERO }
+}
+
+fn start(host: &mut Host) {
+    App::<Stores>::start(&mut host.app, at(1), &mut host.stack).unwrap();
+}
+
+#[test]
+fn two_engines_echo_over_a_cable_in_both_families() {
+    for (here, there) in [("10.0.0.1/24", "10.0.0.2/24"), ("2001:db8::1/64", "2001:db8::2/64")] {
+        let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
+        let (a, b) = pair(PairConfig::default(), &pool);
+        let address: Addr = there.split('/').next().unwrap().parse().unwrap();
+        let mut client = host(a, &pool, here, 300_000, Source::Connect(Endpoint::new(address, 7), 1));
+        let mut server = host(b, &pool, there, 0, Source::Listen(7));
+        start(&mut server);
+        start(&mut client);
+        let mut ms = 1;
+        while !App::<Stores>::is_finished(&client.app) {
+            ms += 1;
+            assert!(
+                ms < 60_000,
+                "{here}: not finished: {:?} {:?}",
+                client.app.service().report,
+                server.app.service().report
+            );
+            client.turn(at(ms)).unwrap();
+            server.turn(at(ms)).unwrap();
+        }
+        assert_eq!(client.app.service().report, Seen { came: 300_000, ended: Some(None) });
+        assert_eq!(server.app.service().report.came, 300_000);
+    }
+}
+
+#[test]
+fn a_turn_without_work_says_how_long_to_sleep() {
+    let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
+    let (a, _b) = pair(PairConfig::default(), &pool);
+    let mut lonely = host(a, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    start(&mut lonely);
+    let mut turn = lonely.turn(at(1)).unwrap();
+    for ms in 2..100 {
+        turn = lonely.turn(at(ms * 1_000)).unwrap();
+    }
+    assert_eq!((turn.worked, turn.again), (false, false));
+    assert!(turn.deadline > at(99 * 1_000).now);
+}
+
+#[test]
+fn the_team_stops_a_sleeping_engine_and_hears_of_its_end() {
+    let (team, seats) = Team::<Seen>::new(1).unwrap();
+    std::thread::scope(|scope| {
+        for seat in seats {
+            scope.spawn(move || {
+                let pool = FramePool::new(PoolBudget::of_bytes(1 << 20));
+                let stack: Stack<Stores> =
+                    Stack::new(Config::new([7; 32]), ChainRx::new(10, 1 << 16), RingTx::new(10, 4_096, 1 << 16));
+                let app = Talks::new(Echo { to_send: 0, report: Seen::default() }, Source::Listen(7), 1);
+                let devs: Vec<PairEnd> = Vec::new();
+                let mut engine = Engine::new(stack, devs, pool, app, Mode::Interrupt, seat).unwrap();
+                engine.run().unwrap();
+            });
+        }
+        assert_eq!(team.running(), 1);
+        team.stop();
+    });
+    assert_eq!(team.running(), 0);
+    assert!(team.reports()[0].turns > 0);
+}

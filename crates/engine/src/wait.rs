@@ -1,0 +1,72 @@
+//! Sleeping until something happens: a port has frames, somebody rings, or time has come.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use clearway_base::{Duration, Instant};
+use clearway_dev::Dev;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+
+/// Wakes one sleeping engine from any thread. Clones ring the same bell.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    fd: Arc<EventFd>,
+}
+
+impl Bell {
+    /// A bell that nobody has rung.
+    pub fn new() -> io::Result<Bell> {
+        let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Bell { fd: Arc::new(fd) })
+    }
+
+    /// Wakes the sleeper, or keeps it from falling asleep next time.
+    pub fn ring(&self) {
+        // The counter can only be full when nobody has heard the bell for 2^64 - 1 rings; it rings then anyway.
+        let _ = self.fd.write(1);
+    }
+
+    /// Makes it as if nobody had rung.
+    pub fn silence(&self) {
+        let _ = self.fd.read();
+    }
+}
+
+impl AsFd for Bell {
+    /// Readable while the bell rings.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Sleeps until `bell` rings, a port is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
+pub(crate) fn sleep<D: Dev>(bell: &Bell, ports: &[D], now: Instant, deadline: Instant) -> io::Result<()> {
+    let mut fds: [PollFd<'_>; 1 + MAX_WAITED] =
+        std::array::from_fn(|_| PollFd::new(bell.fd.as_fd(), PollFlags::POLLIN));
+    let mut count = 1;
+    for fd in ports.iter().filter_map(Dev::wait_fd) {
+        if let Some(place) = fds.get_mut(count) {
+            *place = PollFd::new(fd, PollFlags::POLLIN);
+            count += 1;
+        }
+    }
+    // Nothing is polled too long even when it is asked for "never": a year.
+    let wait = deadline.since(now).min(Duration::from_secs(365 * 86_400));
+    let timeout = deadline.is_set().then(|| TimeSpec::from_duration(wait.into()));
+    match ppoll(&mut fds[..count], timeout, None) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let rung = fds[0].revents().is_some_and(|r| !r.is_empty());
+    if rung {
+        bell.silence();
+    }
+    Ok(())
+}
+
+/// Ports with a descriptor to wait for that one engine drives at most.
+pub(crate) const MAX_WAITED: usize = 16;
