@@ -85,11 +85,15 @@ pub(crate) fn may_send(q: &Query) -> Result<Send, Wait> {
         if q.nodelay {
             return Ok(Send::NoDelay);
         }
-        return if q.small_unacked { Err(Wait::Nagle) } else { Ok(Send::Alone) };
+        // With nothing in flight no ACK would ever end the wait.
+        return if q.small_unacked && q.flight > 0 { Err(Wait::Nagle) } else { Ok(Send::Alone) };
+    }
+    if q.cork && q.unsent < q.mss {
+        return Err(Wait::Cork);
     }
     // (3): the window cuts it short. With something in flight an ACK will come and may bring more window.
-    if q.cork || (q.flight > 0 && !q.nodelay) || fits < q.max_wnd / 2 {
-        return Err(if q.cork { Wait::Cork } else { Wait::SillyWindow });
+    if (q.flight > 0 && !q.nodelay) || fits < q.max_wnd / 2 {
+        return Err(Wait::SillyWindow);
     }
     Ok(Send::HalfWindow)
 }

@@ -41,7 +41,8 @@ pub(crate) enum Signal {
     },
     /// Part of what was in flight when recovery began is acknowledged. The retransmission timer starts anew only when `first` (RFC 6582 4).
     Partial {
-        /// The first one in this recovery.
+        /// The first one in this recovery; with a scoreboard each of them, because all holes are repaired at once then and
+        /// a long recovery means nothing bad.
         first: bool,
     },
     /// Everything that was in flight when fast recovery began is acknowledged.
@@ -169,7 +170,7 @@ impl Recovery {
             self.rxt = ack.una;
             self.head_is_lost(ack, mss);
         }
-        let first = !self.partial;
+        let first = board.is_some() || !self.partial;
         self.partial = true;
         Signal::Partial { first }
     }

@@ -32,6 +32,19 @@ fn a_small_segment_leaves_alone_and_the_next_one_waits() {
 }
 
 #[test]
+fn nothing_waits_for_an_ack_that_cannot_come() {
+    assert_eq!(may_send(&Query { small_unacked: true, flight: 0, ..query(1) }), Ok(Send::Alone));
+}
+
+#[test]
+fn a_cork_does_not_hold_a_full_segment_that_only_the_window_cuts_short() {
+    let tiny = Query { cork: true, usable: 400, max_wnd: 800, ..query(5000) };
+    assert_eq!(may_send(&tiny), Ok(Send::HalfWindow));
+    assert_eq!(may_send(&Query { max_wnd: 8000, ..tiny }), Err(Wait::SillyWindow));
+    assert_eq!(may_send(&Query { unsent: 500, ..tiny }), Err(Wait::Cork));
+}
+
+#[test]
 fn no_delay_and_the_last_bytes_before_the_fin_wait_for_nothing() {
     let busy = Query { small_unacked: true, flight: 1, ..query(1) };
     assert_eq!(may_send(&Query { nodelay: true, ..busy }), Ok(Send::NoDelay));
