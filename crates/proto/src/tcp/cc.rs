@@ -244,11 +244,13 @@ impl Cc {
     }
 
     /// The payload size that it reckons with.
+    #[cfg(test)]
     pub(crate) fn mss(&self) -> u16 {
         self.window().mss
     }
 
     /// Whether the window is below the slow-start threshold.
+    #[cfg(test)]
     pub(crate) fn in_slow_start(&self) -> bool {
         self.window().in_slow_start()
     }
@@ -258,14 +260,6 @@ impl Cc {
         match self {
             Cc::Reno(_) => Congestion::Reno,
             Cc::Cubic(_) => Congestion::Cubic,
-        }
-    }
-
-    /// Its name as TCP_CONGESTION has it.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Cc::Reno(_) => "reno",
-            Cc::Cubic(_) => "cubic",
         }
     }
 

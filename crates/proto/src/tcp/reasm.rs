@@ -36,11 +36,13 @@ impl Reasm {
     }
 
     /// How many separate spans are held.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ranges.spans().len()
     }
 
     /// How many bytes are held.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u32 {
         self.ranges.bytes()
     }

@@ -97,6 +97,7 @@ impl Scoreboard {
     }
 
     /// Whether the byte at `seq` is selectively acknowledged.
+    #[cfg(test)]
     pub(crate) fn is_sacked(&self, seq: Seq) -> bool {
         self.ranges.around(seq).is_some()
     }
