@@ -147,6 +147,54 @@ reasons! {
     // ---- TCP
     /// TCP to or from a broadcast or multicast address (RFC 9293 3.9.2.3).
     TcpNotUnicast = "tcp-not-unicast",
+    /// Nobody listens on the port; answered with a reset.
+    TcpPortClosed = "tcp-port-closed",
+    /// A reset for a connection that does not exist.
+    TcpResetForNobody = "tcp-reset-for-nobody",
+    /// Flags that make no sense where the segment arrived: none at all, SYN with FIN, no SYN for a listener.
+    TcpBadFlags = "tcp-bad-flags",
+    /// An ACK for a listener that completes no handshake and carries no SYN cookie; answered with a reset.
+    TcpNoHandshake = "tcp-no-handshake",
+    /// The listener's backlog of handshakes is full and SYN cookies are off.
+    TcpBacklogFull = "tcp-backlog-full",
+    /// As many finished handshakes wait for accept as the backlog allows.
+    TcpAcceptQueueFull = "tcp-accept-queue-full",
+    /// All places for connections are taken.
+    TcpConnectionsFull = "tcp-connections-full",
+    /// The stores have no memory for one more connection.
+    TcpNoMemory = "tcp-no-memory",
+    /// An ACK in a handshake that acknowledges anything but our SYN; answered with a reset.
+    TcpBadAck = "tcp-bad-ack",
+    /// The timestamps that were agreed on are missing (RFC 7323 3.2).
+    TcpTimestampMissing = "tcp-timestamp-missing",
+    /// The timestamp is older than one that was seen (RFC 7323 5).
+    TcpOldTimestamp = "tcp-old-timestamp",
+    /// Neither new nor in the window.
+    TcpOutOfWindow = "tcp-out-of-window",
+    /// Everything in the segment was received before.
+    TcpDuplicate = "tcp-duplicate",
+    /// A reset was taken: the connection or the handshake is over.
+    TcpReset = "tcp-reset",
+    /// A reset that lies outside the window.
+    TcpResetOutOfWindow = "tcp-reset-out-of-window",
+    /// A reset in the window that does not hit the next number; challenged (RFC 5961 3.2).
+    TcpResetNotExact = "tcp-reset-not-exact",
+    /// A reset for a connection in TIME-WAIT (RFC 1337).
+    TcpResetInTimeWait = "tcp-reset-in-time-wait",
+    /// A SYN for a connection that exists; challenged (RFC 5961 4.2).
+    TcpSynInWindow = "tcp-syn-in-window",
+    /// No ACK where every segment must have one.
+    TcpNoAck = "tcp-no-ack",
+    /// Acknowledges what was never sent; challenged (RFC 5961 5.2).
+    TcpAckUnsent = "tcp-ack-unsent",
+    /// Acknowledges what was acknowledged more than a window ago; challenged (RFC 5961 5.2).
+    TcpAckTooOld = "tcp-ack-too-old",
+    /// Data after the owner or the peer has closed.
+    TcpAfterClose = "tcp-after-close",
+    /// No place to note what arrived out of order.
+    TcpReassemblyFull = "tcp-reassembly-full",
+    /// The receive store took only a part, or nothing.
+    TcpStoreFull = "tcp-store-full",
     /// Source and destination are the same endpoint (the LAND attack).
     Land = "land",
     /// A TCP or UDP port is zero.
@@ -282,6 +330,34 @@ pub struct TcpCounters {
     pub challenge_acks: u64,
     /// Challenge ACKs that the rate limit held back.
     pub challenge_acks_limited: u64,
+    /// SYN-ACKs sent again.
+    pub syn_acks_repeated: u64,
+    /// Handshakes of strangers that were forgotten because no answer came.
+    pub half_open_timeouts: u64,
+    /// Times that the retransmission timer ran out with something in flight.
+    pub retransmit_timeouts: u64,
+    /// Times that fast recovery began.
+    pub fast_recoveries: u64,
+    /// Times that a peer no longer held what it had said that it held (RFC 2018 8).
+    pub sack_reneged: u64,
+    /// Connections given up because the peer did not answer, or made no progress for the user timeout.
+    pub timeouts: u64,
+    /// Probes of a window that is shut or too small.
+    pub window_probes: u64,
+    /// Keepalive probes.
+    pub keepalives_out: u64,
+    /// Connections without owner whose peer did not send its FIN in time.
+    pub fin_wait_2_timeouts: u64,
+    /// Connections reset because data arrived after their owner had closed.
+    pub resets_after_close: u64,
+    /// Connections without owner that were reset to make room.
+    pub orphans_evicted: u64,
+    /// TIME-WAIT records that ended early to make room.
+    pub time_wait_evicted: u64,
+    /// TIME-WAIT records that a new SYN took over (RFC 6191).
+    pub time_wait_reused: u64,
+    /// Connections reset because their state was impossible: each one is a bug of this stack.
+    pub broken: u64,
 }
 
 /// What UDP counts.

@@ -23,11 +23,15 @@ mod frag;
 mod hash;
 mod icmp;
 mod iface;
+mod ingest;
 mod ip;
+mod links;
+mod listen_table;
 mod local;
 mod ndp;
 mod neigh;
 mod pmtu;
+mod ports;
 mod rate;
 mod records;
 mod reply;
@@ -36,11 +40,15 @@ mod stack;
 mod tcp;
 mod udp;
 
+#[cfg(test)]
+mod testing;
+
 pub use config::{Config, Congestion, ConnOptions, Keepalive, TcpConfig};
 pub use counters::{Counters, Drop};
 pub use error::{ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
 pub use event::{ConnEvents, Event, UdpEvents};
 pub use iface::{AddError, AddressInfo, InterfaceInfo, InterfaceSpec, Link};
+pub use ingest::BufferMaker;
 pub use limits::Limits;
 pub use neigh::{NeighbourInfo, NeighbourState};
 pub use route::{NextHop, Route};

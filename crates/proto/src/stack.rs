@@ -7,10 +7,11 @@ use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::event::Event;
+use crate::ingest::Scratch;
 use crate::ip::Ip;
 use crate::reply::Replies;
 use crate::store::Env;
-use crate::tcp::{ConnectSpec, ListenSpec, State, TcpInfo};
+use crate::tcp::{ConnectSpec, Cx, ListenSpec, State, Tcp, TcpInfo};
 use crate::udp::Udp;
 
 /// What a [`ConnId`] names.
@@ -41,15 +42,16 @@ pub struct Stack<E: Env> {
     pub(crate) ip: Ip,
     pub(crate) replies: Replies,
     pub(crate) udp: Udp,
-    env: core::marker::PhantomData<E>,
+    pub(crate) scratch: Scratch<E>,
+    pub(crate) tcp: Tcp<E>,
 }
 
 impl<E: Env> Stack<E> {
     /// A stack over two stores. All memory for its tables is reserved here.
     pub fn new(config: Config, rx: E::Rx, tx: E::Tx) -> Stack<E> {
-        let _ = (rx, tx);
         let (ip, replies, udp) = (Ip::new(&config), Replies::new(&config), Udp::new(&config));
-        Stack { config, counters: Counters::default(), ip, replies, udp, env: core::marker::PhantomData }
+        let (scratch, tcp) = (Scratch::new(&config), Tcp::new(&config, rx, tx));
+        Stack { config, counters: Counters::default(), ip, replies, udp, scratch, tcp }
     }
 
     /// Everything that was counted.
@@ -58,158 +60,169 @@ impl<E: Env> Stack<E> {
     }
 
     /// Looks at all timers that are due.
-    pub fn expire(&mut self, _now: Instant) {
-        todo!()
+    pub fn expire(&mut self, now: Instant) {
+        self.expire_links(now);
+        let (tcp, mut cx) = self.split();
+        tcp.expire(now, &mut cx);
+    }
+
+    /// TCP, and what it needs of the rest.
+    fn split(&mut self) -> (&mut Tcp<E>, Cx<'_>) {
+        let Stack { config, counters, ip, replies, tcp, .. } = self;
+        (tcp, Cx { config, counters, replies, ip })
     }
 
     /// When [`Stack::expire`] must be called next; [`Instant::NEVER`] when no timer runs. May be early, never late.
     pub fn next_deadline(&self) -> Instant {
-        todo!()
+        self.tcp.next_deadline().min(self.links_deadline())
     }
 
     /// Whether [`Stack::emit`] has something to send.
     pub fn wants_emit(&self) -> bool {
-        todo!()
+        self.tcp.wants_emit() || self.links_want_emit()
     }
 
     /// The next thing for the owner to look at.
     pub fn next_event(&mut self) -> Option<Event> {
-        todo!()
+        self.tcp.next_event().or_else(|| self.udp.next_event())
     }
 
     /// Listens. Handshakes are answered at once; finished ones wait for [`Stack::accept`], and [`Event::Incoming`] tells of them.
-    pub fn listen(&mut self, _spec: ListenSpec) -> Result<ListenerId, ListenError> {
-        todo!()
+    pub fn listen(&mut self, spec: ListenSpec) -> Result<ListenerId, ListenError> {
+        self.tcp.listen(spec)
     }
 
     /// Stops listening. Connections that were not accepted are reset.
-    pub fn unlisten(&mut self, _listener: ListenerId) {
-        todo!()
+    pub fn unlisten(&mut self, listener: ListenerId) {
+        self.tcp.unlisten(&self.config, &mut self.counters, listener)
     }
 
     /// The address and port of a listener.
-    pub fn listener_local(&self, _listener: ListenerId) -> Option<Endpoint> {
-        todo!()
+    pub fn listener_local(&self, listener: ListenerId) -> Option<Endpoint> {
+        self.tcp.listeners.get(listener).map(|l| l.local)
     }
 
     /// Takes the oldest finished handshake; the owner then gives it a token with [`Stack::set_token`].
-    pub fn accept(&mut self, _listener: ListenerId) -> Option<ConnId> {
-        todo!()
+    pub fn accept(&mut self, listener: ListenerId) -> Option<ConnId> {
+        self.tcp.accept(&self.config, &mut self.counters, listener)
     }
 
     /// Begins a connection (RFC 9293 3.10.1). [`crate::ConnEvents::CONNECTED`] tells of its success. Bytes may be sent into it before.
-    pub fn connect(&mut self, _now: Instant, _spec: ConnectSpec) -> Result<ConnId, ConnectError> {
-        todo!()
+    pub fn connect(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+        let (tcp, mut cx) = self.split();
+        tcp.connect(now, &mut cx, spec)
     }
 
     /// Gives a connection its owner's word, which comes with its events.
-    pub fn set_token(&mut self, _conn: ConnId, _token: u64) {
-        todo!()
+    pub fn set_token(&mut self, conn: ConnId, token: u64) {
+        self.tcp.set_token(conn, token)
     }
 
     /// Writes bytes to be sent; returns how many were taken. Fewer than all: [`crate::ConnEvents::WRITABLE`] will tell when there is room again.
-    pub fn send(&mut self, _conn: ConnId, _bytes: &[u8]) -> Result<usize, SendError> {
-        todo!()
+    pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
+        self.tcp.send(&self.config, &mut self.counters, conn, bytes, false)
     }
 
     /// Tells that bytes were put into the connection's send queue from outside (by the other side of a shared-memory FIFO).
-    pub fn wrote(&mut self, _conn: ConnId) -> Result<(), SendError> {
-        todo!()
+    pub fn wrote(&mut self, conn: ConnId) -> Result<(), SendError> {
+        self.tcp.wrote(&self.config, &mut self.counters, conn)
     }
 
     /// As [`Stack::send`], and the last byte taken is announced as urgent (RFC 9293 3.8.5, RFC 6093).
-    pub fn send_urgent(&mut self, _conn: ConnId, _bytes: &[u8]) -> Result<usize, SendError> {
-        todo!()
+    pub fn send_urgent(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
+        self.tcp.send(&self.config, &mut self.counters, conn, bytes, true)
     }
 
     /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the stream. Empty and not: later.
-    pub fn recv(&self, _conn: ConnId) -> Result<&[u8], RecvError> {
-        todo!()
+    pub fn recv(&self, conn: ConnId) -> Result<&[u8], RecvError> {
+        self.tcp.recv(conn)
     }
 
     /// The owner is done with the oldest `n` unread bytes.
-    pub fn consumed(&mut self, _conn: ConnId, _n: u32) {
-        todo!()
+    pub fn consumed(&mut self, conn: ConnId, n: u32) {
+        self.tcp.consumed(&self.config, &mut self.counters, conn, n)
     }
 
     /// How many unread bytes lie before the byte behind the urgent mark (RFC 6093: the mark is the first byte *behind* urgent data); None when there is no urgent data ahead.
-    pub fn urgent(&self, _conn: ConnId) -> Option<u32> {
-        todo!()
+    pub fn urgent(&self, conn: ConnId) -> Option<u32> {
+        self.tcp.urgent(conn)
     }
 
     /// The peer's FIN arrived: nothing comes after what is unread now.
-    pub fn peer_closed(&self, _conn: ConnId) -> bool {
-        todo!()
+    pub fn peer_closed(&self, conn: ConnId) -> bool {
+        self.tcp.peer_closed(conn)
     }
 
     /// Bytes written and not acknowledged, sent or not.
-    pub fn queued(&self, _conn: ConnId) -> u32 {
-        todo!()
+    pub fn queued(&self, conn: ConnId) -> u32 {
+        self.tcp.queued(conn)
     }
 
     /// Bytes written and not sent.
-    pub fn unsent(&self, _conn: ConnId) -> u32 {
-        todo!()
+    pub fn unsent(&self, conn: ConnId) -> u32 {
+        self.tcp.unsent(conn)
     }
 
     /// Bytes that [`Stack::send`] would take now.
-    pub fn send_room(&self, _conn: ConnId) -> u32 {
-        todo!()
+    pub fn send_room(&self, conn: ConnId) -> u32 {
+        self.tcp.send_room(conn)
     }
 
     /// Bytes received in order and not consumed.
-    pub fn unread(&self, _conn: ConnId) -> u32 {
-        todo!()
+    pub fn unread(&self, conn: ConnId) -> u32 {
+        self.tcp.unread(conn)
     }
 
     /// Our FIN goes out behind all bytes written so far (half close); the peer may go on sending.
-    pub fn shutdown(&mut self, _conn: ConnId) -> Result<(), SendError> {
-        todo!()
+    pub fn shutdown(&mut self, conn: ConnId) -> Result<(), SendError> {
+        self.tcp.shutdown(&self.config, &mut self.counters, conn)
     }
 
     /// The owner lets go; the handle is dead. What was written still goes out, then our FIN. Bytes that the owner did not read, and bytes that
     /// arrive later, are answered with a reset, so that the peer learns that nobody took them (RFC 9293 3.6.1, RFC 2525 2.17).
-    pub fn close(&mut self, _conn: ConnId) {
-        todo!()
+    pub fn close(&mut self, conn: ConnId) {
+        let (tcp, mut cx) = self.split();
+        tcp.close(&mut cx, conn)
     }
 
     /// A reset goes out; the handle is dead (RFC 9293 3.10.5).
-    pub fn abort(&mut self, _conn: ConnId) {
-        todo!()
+    pub fn abort(&mut self, conn: ConnId) {
+        let (tcp, mut cx) = self.split();
+        tcp.abort(&mut cx, conn)
     }
 
     /// Why the connection failed, if it did.
-    pub fn failure(&self, _conn: ConnId) -> Option<Failure> {
-        todo!()
+    pub fn failure(&self, conn: ConnId) -> Option<Failure> {
+        self.tcp.failure(conn)
     }
 
     /// Our side of the connection.
-    pub fn local(&self, _conn: ConnId) -> Option<Endpoint> {
-        todo!()
+    pub fn local(&self, conn: ConnId) -> Option<Endpoint> {
+        Some(self.tcp.owned(conn)?.key.local_endpoint())
     }
 
     /// The peer's side of the connection.
-    pub fn remote(&self, _conn: ConnId) -> Option<Endpoint> {
-        todo!()
+    pub fn remote(&self, conn: ConnId) -> Option<Endpoint> {
+        Some(self.tcp.owned(conn)?.key.remote_endpoint())
     }
 
     /// The state; CLOSED for a handle that names nothing.
-    pub fn state(&self, _conn: ConnId) -> State {
-        todo!()
+    pub fn state(&self, conn: ConnId) -> State {
+        self.tcp.state(conn)
     }
 
     /// Changes a connection's options; they hold from the next segment on.
-    pub fn set_options(&mut self, _conn: ConnId, _options: ConnOptions) {
-        todo!()
+    pub fn set_options(&mut self, conn: ConnId, options: ConnOptions) {
+        self.tcp.set_options(&self.config, &mut self.counters, conn, options)
     }
 
     /// A connection's options.
-    pub fn options(&self, _conn: ConnId) -> Option<ConnOptions> {
-        todo!()
+    pub fn options(&self, conn: ConnId) -> Option<ConnOptions> {
+        Some(self.tcp.owned(conn)?.options)
     }
 
     /// A connection's inner values.
-    pub fn info(&self, _conn: ConnId) -> Option<TcpInfo> {
-        todo!()
+    pub fn info(&self, conn: ConnId) -> Option<TcpInfo> {
+        self.tcp.info(&self.config, conn)
     }
 }

@@ -1,21 +1,521 @@
 //! TCP (RFC 9293): the table of flows, the three phases of a connection's life, and what joins them.
+//!
+//! Receiving, timers and the owner's verbs only *mark* a connection: something to send, an event, a deadline, the end. `settle` then puts it
+//! on the lists that the marks ask for, so none of them needs to know about lists.
 
 mod ack;
+mod active;
 mod api;
 mod cc;
+mod conn;
 mod cookie;
+mod half;
 mod isn;
 mod loss;
 mod nagle;
+mod open;
 mod options;
+mod output;
+mod passive;
 mod ranges;
+mod rcv;
 mod reasm;
 mod recovery;
 mod rtt;
 mod sack;
+mod snd;
 mod span;
 mod state;
+mod text;
+mod timers;
+mod verbs;
+mod wait;
 mod window;
 
 pub use api::{ConnectSpec, ListenSpec, Phase, TcpInfo};
 pub use state::State;
+
+use clearway_base::{Handle, Instant, List, Rng, Slab, Wheel};
+use clearway_pkt::{Buf, RxMeta, Sink};
+use clearway_wire::{Flags, Segment, Seq};
+
+use crate::config::Config;
+use crate::counters::{Counters, Drop};
+use crate::emit::IpOut;
+use crate::error::Failure;
+use crate::event::Event;
+use crate::flow::{FlowKey, FlowRef, Flows, LifePhase, MAX_INDEX};
+use crate::icmp::IcmpError;
+use crate::ip::Ip;
+use crate::listen_table::ListenTable;
+use crate::ports::Ports;
+use crate::reply::{Replies, ReplyTcp};
+use crate::stack::ConnId;
+use crate::store::{Env, RxStore, TxStore};
+
+use conn::{Conn, Marks};
+use half::Half;
+use isn::Secret;
+use reasm::Reasm;
+use sack::Scoreboard;
+use state::Cause;
+use wait::Wait;
+
+/// Timers that one call of expire looks at, at most, so that many due at once do not hold up the packets of the turn.
+const TIMERS_PER_TURN: u64 = 4096;
+
+/// Connections that find their interface full in one emit before it gives up until the next one.
+const BLOCKED_PER_TURN: u32 = 16;
+
+/// What TCP needs of the rest of the stack while it takes a segment or a timer.
+pub(crate) struct Cx<'a> {
+    pub config: &'a Config,
+    pub counters: &'a mut Counters,
+    pub replies: &'a mut Replies,
+    pub ip: &'a Ip,
+}
+
+impl Cx<'_> {
+    /// Plans a segment without connection state.
+    fn reply(&mut self, key: &FlowKey, seg: Segment, tos: u8, ttl: u8) {
+        let seg = Segment { src_port: key.local_port, dst_port: key.remote_port, ..seg };
+        if !self.replies.tcp(ReplyTcp { key: *key, seg, tos, ttl }) {
+            self.counters.dropped(Drop::RepliesFull);
+        }
+    }
+
+    fn reply_plain(&mut self, key: &FlowKey, seg: Segment) {
+        let defaults = &self.config.tcp.defaults;
+        let (tos, ttl) = (defaults.tos, defaults.ttl);
+        self.reply(key, seg, tos, ttl);
+    }
+
+    /// The reset that answers `seg`, unless it is one itself (RFC 9293 3.10.7.1).
+    fn reset_for(&mut self, key: &FlowKey, seg: &Segment, len: u32) {
+        if seg.flags.rst() {
+            return;
+        }
+        let reset = if seg.flags.ack() {
+            Segment { seq: seg.ack, flags: Flags::RST, ..Segment::default() }
+        } else {
+            let ack = seg.seq + seg.seq_len(len as usize);
+            Segment { seq: Seq(0), ack, flags: Flags::RST | Flags::ACK, ..Segment::default() }
+        };
+        self.counters.tcp.resets_out += 1;
+        self.reply_plain(key, reset);
+    }
+
+    /// The largest TCP payload without options on the link towards a peer.
+    fn link_mss(&self, key: &FlowKey) -> u16 {
+        let (headers, least) = if key.remote.is_v6() { (60, 1280) } else { (40, 576) };
+        let mtu = self.ip.link_mtu(key.table, &key.local, &key.remote).unwrap_or(least);
+        mtu.saturating_sub(headers).min(u32::from(u16::MAX)) as u16
+    }
+}
+
+/// What connections share: the stores, and the maps that are taken only while something is missing.
+pub(crate) struct Pools<E: Env> {
+    pub rx: E::Rx,
+    pub tx: E::Tx,
+    pub reasm: Slab<Reasm>,
+    pub boards: Slab<Scoreboard>,
+    pub rng: Rng,
+}
+
+/// All of TCP.
+pub(crate) struct Tcp<E: Env> {
+    /// The last instant that was told.
+    now: Instant,
+    secret: Secret,
+    flows: Flows,
+    half: Slab<Half>,
+    half_wheel: Wheel,
+    open: Slab<Conn<E>>,
+    wheel: Wheel,
+    wait: Slab<Wait>,
+    waits: List,
+    pub(crate) listeners: ListenTable,
+    ports: Ports,
+    pools: Pools<E>,
+    /// Connections that want a turn of emit.
+    ready: List,
+    /// Connections with events for their owners.
+    news: List,
+    /// Connections whose owner is gone, the one that has been without him longest in front.
+    orphans: List,
+    /// Until when an ACK to a listener may be a cookie.
+    cookies_until: Instant,
+}
+
+impl<E: Env> Tcp<E> {
+    /// Tables of the sizes that the configuration says.
+    pub(crate) fn new(config: &Config, rx: E::Rx, tx: E::Tx) -> Tcp<E> {
+        let limits = &config.limits;
+        let secret = Secret::new(&config.secret);
+        let word = |at: usize| {
+            let mut w = [0; 8];
+            w.copy_from_slice(&config.secret[at..at + 8]);
+            u64::from_le_bytes(w)
+        };
+        // Tables have keys of their own, so that what one betrays by its timing helps against no other.
+        let key = |salt: u64| (word(0).rotate_left(17) ^ word(16) ^ salt, word(8).rotate_left(29) ^ word(24) ^ !salt);
+        let flows = limits.connections.saturating_add(limits.half_open).saturating_add(limits.time_wait);
+        Tcp {
+            now: Instant::ZERO,
+            secret,
+            flows: Flows::new(flows.min(MAX_INDEX), key(1)),
+            half: Slab::new(limits.half_open.min(MAX_INDEX)),
+            half_wheel: Wheel::with_tick_shift(limits.half_open.min(MAX_INDEX), HALF_TICK_SHIFT, Instant::ZERO),
+            open: Slab::new(limits.connections.min(MAX_INDEX)),
+            wheel: Wheel::new(limits.connections.min(MAX_INDEX), Instant::ZERO),
+            wait: Slab::new(limits.time_wait.min(MAX_INDEX)),
+            waits: List::new(),
+            listeners: ListenTable::new(limits.listeners, key(2)),
+            ports: Ports::new(config.tcp.ephemeral_ports),
+            pools: Pools {
+                rx,
+                tx,
+                reasm: Slab::new(limits.reassembly_maps),
+                boards: Slab::new(limits.sack_maps),
+                rng: Rng::seed(key(3).0),
+            },
+            ready: List::new(),
+            news: List::new(),
+            orphans: List::new(),
+            cookies_until: Instant::ZERO,
+        }
+    }
+
+    /// Where the record of a flow probably lies: one look at the table, none at the record.
+    #[inline]
+    pub(crate) fn lookup(&self, key: &FlowKey) -> Option<FlowRef> {
+        self.flows.candidate(self.flows.hash(key))
+    }
+
+    /// Asks the processor for the record, so that it is here when the segment is delivered.
+    #[inline]
+    pub(crate) fn prefetch(&self, flow: Option<FlowRef>) {
+        let Some(flow) = flow else { return };
+        let index = flow.index() as usize;
+        match flow.phase() {
+            LifePhase::Half => clearway_hint::prefetch_slice_at(self.half.entries(), index),
+            LifePhase::Open => clearway_hint::prefetch_slice_at(self.open.entries(), index),
+            LifePhase::Wait => clearway_hint::prefetch_slice_at(self.wait.entries(), index),
+        }
+    }
+
+    /// Whether the record at `at` is that of `key`.
+    #[inline]
+    fn is_at(&self, at: FlowRef, key: &FlowKey) -> bool {
+        let found = match at.phase() {
+            LifePhase::Half => self.half.by_index(at.index()).map(|h| &h.key),
+            LifePhase::Open => self.open.by_index(at.index()).filter(|c| !c.marks.has(Marks::DETACHED)).map(|c| &c.key),
+            LifePhase::Wait => self.wait.by_index(at.index()).map(|w| &w.key),
+        };
+        found == Some(key)
+    }
+
+    /// The record of a flow, for certain.
+    fn find(&self, key: &FlowKey) -> Option<FlowRef> {
+        self.flows.find(self.flows.hash(key), |at| self.is_at(at, key))
+    }
+
+    /// Takes a segment. `flow` is what [`Tcp::lookup`] said; an earlier segment of the same burst may have made it wrong. `buf` holds the payload.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn on_segment(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        flow: Option<FlowRef>,
+        seg: &Segment,
+        meta: &RxMeta,
+        buf: E::Buf,
+    ) -> Result<(), Drop> {
+        self.now = now;
+        cx.counters.tcp.segs_in += 1;
+        let at = match flow {
+            Some(at) if self.is_at(at, key) => Some(at),
+            _ => self.find(key),
+        };
+        match at {
+            Some(at) if at.phase() == LifePhase::Open => self.deliver(now, cx, at.index(), seg, meta, buf),
+            Some(at) if at.phase() == LifePhase::Half => self.on_half(now, cx, at.index(), key, seg, meta, buf),
+            Some(at) => self.on_wait(now, cx, at.index(), key, seg, buf.bytes().len() as u32),
+            None => self.on_unknown(now, cx, key, seg, meta, buf),
+        }
+    }
+
+    /// Gives a segment to the open connection at `index`.
+    #[inline]
+    fn deliver(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        index: u32,
+        seg: &Segment,
+        meta: &RxMeta,
+        buf: E::Buf,
+    ) -> Result<(), Drop> {
+        let Some(c) = self.open.by_index_mut(index) else {
+            return Err(Drop::TcpPortClosed);
+        };
+        let result = open::on_segment(now, c, &mut self.pools, cx, seg, meta, buf);
+        if c.marks.has(Marks::TO_WAIT) {
+            self.last_ack(now, cx, index);
+        }
+        self.settle(now, cx.config, cx.counters, index);
+        result
+    }
+
+    /// The ACK of the peer's FIN, from a connection whose record is about to shrink.
+    #[cold]
+    fn last_ack(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+        let Some(c) = self.open.by_index(index) else { return };
+        if !c.marks.has(Marks::ACK_NOW) {
+            return;
+        }
+        let ts = c.marks.has(Marks::TS).then(|| (c.stamp(now), c.ts.recent));
+        let seg = Segment {
+            seq: c.snd.nxt,
+            ack: c.rcv.nxt,
+            flags: Flags::ACK,
+            wnd: (c.rcv.wnd() >> c.rcv.shift).min(u32::from(u16::MAX)) as u16,
+            opts: clearway_wire::tcp::TcpOptions { ts, ..Default::default() },
+            ..Segment::default()
+        };
+        let (key, tos, ttl) = (c.key, c.options.tos, c.options.ttl);
+        cx.reply(&key, seg, tos, ttl);
+        cx.counters.tcp.segs_out += 1;
+    }
+
+    /// Puts the connection on the lists that its marks ask for, and ends it when they say so.
+    #[inline]
+    fn settle(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        if c.marks.any(Marks::GONE.with(Marks::TO_WAIT)) {
+            return self.leave(now, config, counters, index);
+        }
+        debug_assert!(!c.marks.has(Marks::DETACHED) || !c.marks.has(Marks::EMIT));
+        let due = timers::earliest(c);
+        if due < c.armed {
+            c.armed = due;
+            self.wheel.arm(index, due);
+        }
+        let (turn, tell) = (c.marks.has(Marks::EMIT), !c.events.is_empty() && c.is_owned());
+        if turn && !c.ready.is_linked() {
+            self.ready.push_back(&mut self.open.links(|c| &mut c.ready), index);
+        }
+        if tell {
+            self.news.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        }
+    }
+
+    /// The connection is over: its flow ends or moves on, and the record goes unless its owner still holds it.
+    #[cold]
+    fn leave(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        if !c.marks.has(Marks::DETACHED) {
+            c.marks.set(Marks::DETACHED);
+            let (to_wait, key) = (c.marks.has(Marks::TO_WAIT), c.key);
+            if to_wait {
+                self.enter_wait(now, config, counters, index);
+            } else {
+                self.flows.remove(self.flows.hash(&key), FlowRef::new(LifePhase::Open, index));
+            }
+        }
+        self.wheel.disarm(index);
+        self.ready.remove(&mut self.open.links(|c| &mut c.ready), index);
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        c.stop();
+        if let Some(map) = c.reasm.take() {
+            self.pools.reasm.remove(map);
+        }
+        if let Some(board) = c.sack.take() {
+            self.pools.boards.remove(board);
+        }
+        let marks = c.marks;
+        if marks.has(Marks::PENDING) {
+            // Nobody has seen it; nobody will.
+            if let Some(listener) = c.listener.and_then(|id| self.listeners.get_mut(id)) {
+                listener.queue.remove(&mut self.open.links(|c| &mut c.owner), index);
+            }
+            self.free(index);
+        } else if marks.has(Marks::ORPHAN) {
+            self.orphans.remove(&mut self.open.links(|c| &mut c.owner), index);
+            self.free(index);
+        } else if !c.events.is_empty() {
+            self.news.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        }
+    }
+
+    /// The record's place and memory are free again. It is on no list.
+    fn free(&mut self, index: u32) {
+        if let Some(handle) = self.open.handle_at(index) {
+            self.discard(handle);
+        }
+    }
+
+    fn discard(&mut self, handle: Handle<Conn<E>>) {
+        if let Some(conn) = self.open.remove(handle) {
+            self.pools.rx.close(conn.rx);
+            self.pools.tx.close(conn.tx);
+        }
+    }
+
+    /// Whether one more connection can be had. When the table is full, the connection that has been without its owner longest makes room.
+    fn room_for_one(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.open.is_full() {
+            if let Some(oldest) = self.orphans.front() {
+                self.evict_orphan(cx, oldest);
+            }
+        }
+        !self.open.is_full()
+    }
+
+    /// A connection without owner is reset for want of room (THREATS 17, 18).
+    fn evict_orphan(&mut self, cx: &mut Cx<'_>, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        cx.counters.tcp.orphans_evicted += 1;
+        if c.state.is_synchronized() {
+            let reset =
+                Segment { seq: c.snd.nxt, ack: c.rcv.nxt, flags: Flags::RST | Flags::ACK, ..Segment::default() };
+            let key = c.key;
+            cx.counters.tcp.resets_out += 1;
+            cx.reply_plain(&key, reset);
+        }
+        c.end();
+        self.leave(self.now, cx.config, cx.counters, index);
+    }
+
+    /// Looks at the timers that are due.
+    pub(crate) fn expire(&mut self, now: Instant, cx: &mut Cx<'_>) {
+        self.now = now;
+        let mut work = TIMERS_PER_TURN;
+        while let Some(index) = self.wheel.next_expired_within(now, &mut work) {
+            if let Some(c) = self.open.by_index_mut(index) {
+                c.armed = Instant::NEVER;
+                timers::on_time(now, c, &mut self.pools, cx);
+                self.settle(now, cx.config, cx.counters, index);
+            }
+        }
+        while let Some(index) = self.half_wheel.next_expired_within(now, &mut work) {
+            self.on_half_timeout(now, cx, index);
+        }
+        self.expire_waits(now, TIMERS_PER_TURN as u32);
+    }
+
+    /// When expire is to be called next.
+    pub(crate) fn next_deadline(&self) -> Instant {
+        self.wheel.next_deadline().min(self.half_wheel.next_deadline()).min(self.next_wait())
+    }
+
+    /// Whether emit has something to do.
+    #[inline]
+    pub(crate) fn wants_emit(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Lets connections send, each up to its quantum. True when some could not send all that they may.
+    pub(crate) fn emit<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
+        self.now = now;
+        let mut blocked = 0;
+        // Those that come back during this call wait for the next one.
+        for _ in 0..self.ready.len() {
+            let Some(index) = self.ready.pop_front(&mut self.open.links(|c| &mut c.ready)) else {
+                break;
+            };
+            let Some(c) = self.open.by_index_mut(index) else { continue };
+            c.marks.clear(Marks::EMIT);
+            let turn = output::emit_conn(now, c, &mut self.pools, config, out);
+            if turn != output::Turn::Done {
+                c.marks.set(Marks::EMIT);
+            }
+            self.settle(now, config, out.counters, index);
+            blocked += u32::from(turn == output::Turn::Full);
+            if blocked >= BLOCKED_PER_TURN {
+                break;
+            }
+        }
+        !self.ready.is_empty()
+    }
+
+    /// The next event: listeners first, because those who wait there have no owner yet.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        if let Some((listener, token)) = self.listeners.next_marked() {
+            return Some(Event::Incoming { listener, token });
+        }
+        let index = self.news.pop_front(&mut self.open.links(|c| &mut c.owner))?;
+        let conn = self.id_at(index)?;
+        let c = self.open.by_index_mut(index)?;
+        let what = core::mem::take(&mut c.events);
+        Some(Event::Conn { conn, token: c.token, what })
+    }
+
+    fn id_at(&self, index: u32) -> Option<ConnId> {
+        ConnId::from_bits(self.open.handle_at(index)?.to_bits())
+    }
+
+    /// An ICMP error that quotes a segment of ours with the sequence number `quoted` (RFC 5927 4.1: it must be one that is out).
+    pub(crate) fn on_icmp_error(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        quoted: Seq,
+        err: IcmpError,
+    ) -> Result<(), Drop> {
+        self.now = now;
+        let Some(at) = self.find(key) else {
+            return Err(Drop::IcmpUnmatched);
+        };
+        if at.phase() != LifePhase::Open {
+            // Small records send nothing that could be too long, and a stranger's handshake ends by itself.
+            return match self.half.by_index(at.index()) {
+                Some(half) if at.phase() == LifePhase::Half && half.iss == quoted => Ok(()),
+                _ => Err(Drop::IcmpUnmatched),
+            };
+        }
+        let Some(c) = self.open.by_index_mut(at.index()) else {
+            return Err(Drop::IcmpUnmatched);
+        };
+        if c.outstanding() == 0 || !quoted.within(c.snd.una, c.outstanding()) {
+            return Err(Drop::IcmpUnmatched);
+        }
+        match err {
+            IcmpError::PacketTooBig { mtu } => {
+                let before = c.mss;
+                c.path_takes(mtu.min(u32::from(before) + MOST_HEADERS));
+                if c.mss < before && c.state.is_synchronized() {
+                    // What is out in larger segments will not arrive: it is sent again in smaller ones, without blaming congestion
+                    // (RFC 8201 5.4).
+                    let board = c.sack.and_then(|h| self.pools.boards.get_mut(h));
+                    c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
+                    c.marks.clear(Marks::TIMING);
+                    c.wants_turn();
+                }
+            }
+            // RFC 5461 4.1, RFC 5927 5.2: hard errors end a handshake; once established, all are soft.
+            IcmpError::Unreachable(why) => match (c.state, why) {
+                (State::SynSent, crate::Unreachable::Port | crate::Unreachable::Protocol) => {
+                    cx.counters.tcp.attempt_fails += 1;
+                    c.go(Cause::Timeout);
+                    c.fail(Failure::Unreachable(why));
+                }
+                _ => c.soft_error = Some(why),
+            },
+        }
+        self.settle(now, cx.config, cx.counters, at.index());
+        Ok(())
+    }
+}
+
+/// IPv6 header, TCP header and timestamps: what stands before the payload at most.
+const MOST_HEADERS: u32 = 60 + 12;
+
+/// Handshakes are timed in ticks of 2^20 ns, about a millisecond.
+const HALF_TICK_SHIFT: u32 = 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,15 @@
-//! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss detection, to congestion control, to the timers.
+//! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss recovery, to congestion control, to the timers.
 
 use clearway_base::{Duration, Instant};
-use clearway_wire::Seq;
+use clearway_wire::{Segment, Seq};
+
+use super::conn::{Conn, Marks};
+use super::loss::{DupTest, is_duplicate};
+use super::recovery::{Phase, Signal};
+use super::sack::{SackUpdate, Scoreboard};
+use super::{Cx, Pools};
+use crate::event::ConnEvents;
+use crate::store::{Env, TxStore};
 
 /// Everything that one arriving ACK said. Lengths are in bytes of sequence space.
 #[derive(Clone, Copy, Debug)]
@@ -30,4 +38,200 @@ pub(crate) struct AckInfo {
     pub una: Seq,
     /// SND.NXT, which an ACK does not change.
     pub nxt: Seq,
+}
+
+/// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
+const LONGEST_ECHO_MS: u32 = 10 * 60 * 1000;
+
+/// Takes the acceptable ACK of `seg`, which carries `len` payload bytes (RFC 9293 3.10.7.4, step 5).
+#[inline]
+pub(crate) fn digest<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    len: u32,
+) {
+    let wnd = u32::from(seg.wnd) << c.snd.shift;
+    let is_una = seg.ack == c.snd.una;
+    // Data flows towards us and nothing of ours is on its way: only the window can be news.
+    if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && seg.opts.sack.is_empty()) {
+        let window_changed = wnd != c.snd.wnd;
+        let occupies = len > 0 || seg.flags.fin();
+        digest_news(now, c, p, cx, seg, occupies, window_changed);
+    }
+    if seg.ack.ge(c.snd.una) && c.snd.is_newer(seg.seq, seg.ack) {
+        if wnd != c.snd.wnd {
+            take_window(now, c, p, wnd);
+        }
+        c.snd.set_window(wnd, seg.seq, seg.ack);
+    }
+}
+
+/// The window changes to `wnd`.
+fn take_window<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, wnd: u32) {
+    let more = wnd > c.snd.wnd;
+    if more && c.marks.has(Marks::PERSIST) {
+        // The window opened: what waited for it leaves, and if that is still not much, the wait begins anew.
+        c.marks.clear(Marks::PERSIST);
+        c.times.rto = Instant::NEVER;
+        c.times.stuck_since = if c.outstanding() > 0 { now } else { Instant::NEVER };
+        c.rtt.reset_backoff();
+        c.tries = 0;
+    }
+    if more && has_unsent(c, p) {
+        c.wants_turn();
+    }
+}
+
+/// Whether something was written, or the FIN is due, beyond SND.NXT.
+pub(crate) fn has_unsent<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
+    let sent = c.snd.nxt.since(c.data_front());
+    c.written(&p.tx) > sent || (c.marks.has(Marks::SHUT) && !c.marks.has(Marks::FIN_SENT))
+}
+
+/// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
+fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Seq) -> (u32, SackUpdate) {
+    if c.sack.is_none() {
+        let tells_news = seg.opts.sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt));
+        if !(tells_news && c.marks.has(Marks::SACK)) {
+            return (0, SackUpdate::default());
+        }
+        c.sack = p.boards.insert(Scoreboard::new());
+    }
+    let Some(board) = c.sack.and_then(|h| p.boards.get_mut(h)) else {
+        return (0, SackUpdate::default());
+    };
+    let before = if una == c.snd.una { 0 } else { board.advance(una) };
+    (before, board.update(seg.opts.sack.as_slice(), una, c.snd.nxt))
+}
+
+/// The part of an ACK that says something about what we sent.
+fn digest_news<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    occupies: bool,
+    window_changed: bool,
+) {
+    let before = c.outstanding();
+    let acked = if seg.ack.gt(c.snd.una) { seg.ack.since(c.snd.una) } else { 0 };
+    let una = c.snd.una.max(seg.ack);
+    let (was_sacked, sack) = digest_sack(c, p, seg, una);
+    if sack.reneged {
+        cx.counters.tcp.sack_reneged += 1;
+    }
+    let dup = is_duplicate(&DupTest {
+        outstanding: before > 0,
+        occupies,
+        ack_is_una: seg.ack == c.snd.una,
+        window_changed,
+        sack: c.marks.has(Marks::SACK),
+        newly_sacked: sack.newly,
+    });
+    if acked == 0 && !dup {
+        return;
+    }
+    let rtt_sample = if acked > 0 { round_trip(now, c, seg) } else { None };
+    let info = AckInfo {
+        now,
+        acked,
+        sacked: sack.newly,
+        delivered: acked - was_sacked.min(acked) + sack.newly,
+        lost: 0,
+        dup,
+        rtt_sample,
+        flight_before: before,
+        flight: before - acked.min(before),
+        cwnd_limited: c.cc.is_limited(),
+        una,
+        nxt: c.snd.nxt,
+    };
+    if acked > 0 {
+        take_acked(c, p, acked, una);
+    }
+    if let Some(sample) = rtt_sample {
+        c.rtt.on_sample(sample, before, c.mss);
+    }
+    let signal = recover(c, p, cx, &info);
+    if acked > 0 {
+        rearm(now, c, cx, signal);
+    }
+    // Whether anything may leave now is for emit to find out; it is asked only when there is something.
+    if c.recovery.phase() != Phase::Open || has_unsent(c, p) {
+        c.wants_turn();
+    }
+}
+
+/// SND.UNA moves; the bytes below it are given back.
+fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
+    let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd.end.since(c.snd.una)) } else { acked };
+    p.tx.consume(&mut c.tx, bytes);
+    c.snd.una = una;
+    c.tally.bytes_acked += u64::from(bytes);
+    if c.marks.has(Marks::SEND_URGENT) && c.snd.urgent.le(una) {
+        c.marks.clear(Marks::SEND_URGENT);
+    }
+    if bytes > 0 && c.marks.has(Marks::WANT_ROOM) {
+        c.marks.clear(Marks::WANT_ROOM);
+        c.tell(ConnEvents::WRITABLE);
+    }
+    c.tries = 0;
+    c.rtt.reset_backoff();
+}
+
+/// Loss recovery and congestion control hear of it.
+fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &AckInfo) -> Signal {
+    let board = c.sack.and_then(|h| p.boards.get(h));
+    let was_frozen = c.recovery.is_frozen();
+    let signal = c.recovery.on_ack(info, board, u32::from(c.mss));
+    match signal {
+        Signal::Enter { flight } => {
+            c.cc.on_loss(flight);
+            cx.counters.tcp.fast_recoveries += 1;
+            c.wants_turn();
+        }
+        Signal::Left => c.cc.on_recovered(info.flight),
+        Signal::Nothing | Signal::Partial { .. } | Signal::Repaired => {}
+    }
+    if !was_frozen && !c.recovery.is_frozen() {
+        c.cc.on_ack(info, &c.rtt);
+    }
+    if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
+        if let Some(board) = c.sack.take() {
+            p.boards.remove(board);
+        }
+    }
+    signal
+}
+
+/// The retransmission timer after new data was acknowledged (RFC 6298 5.2 and 5.3; RFC 6582 4 for partial ACKs).
+fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
+    if c.outstanding() == 0 {
+        c.times.rto = Instant::NEVER;
+        c.times.stuck_since = Instant::NEVER;
+        return;
+    }
+    c.times.stuck_since = now;
+    if signal != (Signal::Partial { first: false }) {
+        c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    }
+}
+
+/// The round trip that an ACK of new data completes. A segment is timed on our own clock unless it was sent again (Karn); then a
+/// timestamp says which of the copies was answered (RFC 7323 4.1), if only in whole milliseconds.
+fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) -> Option<Duration> {
+    if c.marks.has(Marks::TIMING) {
+        if c.timed_seq.gt(seg.ack) {
+            return None;
+        }
+        c.marks.clear(Marks::TIMING);
+        return Some(now.since(c.times.timed));
+    }
+    let (_, echo) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS))?;
+    let ms = c.stamp(now).wrapping_sub(echo);
+    (ms <= LONGEST_ECHO_MS && c.recovery.phase() != Phase::Open).then(|| Duration::from_millis(u64::from(ms.max(1))))
 }

@@ -1,0 +1,148 @@
+//! Listening sockets, found by table, address and port: the specific address before the family's wildcard, and that before a
+//! wildcard of both families (RFC 9293 3.9.1.1).
+
+use core::hash::Hasher;
+
+use clearway_base::{FlowMap, Link, List, Slab};
+use clearway_wire::{Addr, Endpoint};
+use siphasher::sip::SipHasher13;
+
+use crate::Table;
+use crate::config::ConnOptions;
+use crate::error::ListenError;
+use crate::stack::ListenerId;
+
+/// One listening socket.
+pub(crate) struct Listener {
+    pub table: Table,
+    pub local: Endpoint,
+    /// `::` that takes IPv4 too.
+    pub both: bool,
+    pub backlog: u32,
+    pub token: u64,
+    pub options: ConnOptions,
+    /// Handshakes in progress.
+    pub half: u32,
+    /// Finished handshakes, oldest first, linked through the connections.
+    pub queue: List,
+    /// On the list of listeners that have news for their owner.
+    pub news: Link,
+}
+
+/// All listening sockets.
+pub(crate) struct ListenTable {
+    slab: Slab<Listener>,
+    map: FlowMap,
+    key: (u64, u64),
+    /// Listeners that have news for their owner.
+    news: List,
+}
+
+impl ListenTable {
+    /// A table for `capacity` listeners, hashed under `key`.
+    pub(crate) fn new(capacity: u32, key: (u64, u64)) -> ListenTable {
+        // A wildcard of both families stands in the table twice, once for each family.
+        ListenTable { slab: Slab::new(capacity), map: FlowMap::new(capacity.saturating_mul(2)), key, news: List::new() }
+    }
+
+    fn hash(&self, table: Table, addr: &Addr, port: u16) -> u64 {
+        let mut h = SipHasher13::new_with_keys(self.key.0, self.key.1);
+        h.write(addr.octets());
+        h.write_u32(u32::from(table.0) << 16 | u32::from(port));
+        h.finish()
+    }
+
+    fn exact(&self, table: Table, addr: &Addr, port: u16) -> Option<u32> {
+        self.map.find(self.hash(table, addr, port), |index| {
+            self.slab.by_index(index).is_some_and(|l| {
+                l.table == table && l.local.port == port && (l.local.addr == *addr || (l.both && *addr == Addr::ANY_V4))
+            })
+        })
+    }
+
+    /// The listener that a SYN to `local` is for.
+    pub(crate) fn find(&self, table: Table, local: Endpoint) -> Option<ListenerId> {
+        if self.slab.is_empty() {
+            return None;
+        }
+        let any = if local.addr.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
+        let index = self.exact(table, &local.addr, local.port).or_else(|| self.exact(table, &any, local.port))?;
+        self.id_at(index)
+    }
+
+    /// Whether some listener has the port, on whatever address: a connection must not take it as its ephemeral port.
+    pub(crate) fn has(&self, table: Table, local: Endpoint) -> bool {
+        self.find(table, local).is_some()
+    }
+
+    /// The name of the listener at `index`.
+    pub(crate) fn id_at(&self, index: u32) -> Option<ListenerId> {
+        ListenerId::from_bits(self.slab.handle_at(index)?.to_bits())
+    }
+
+    fn handle(id: ListenerId) -> Option<clearway_base::Handle<Listener>> {
+        clearway_base::Handle::from_bits(id.to_bits())
+    }
+
+    /// Adds a listener.
+    pub(crate) fn insert(&mut self, listener: Listener) -> Result<ListenerId, ListenError> {
+        let (table, local, both) = (listener.table, listener.local, listener.both);
+        if self.exact(table, &local.addr, local.port).is_some()
+            || (both && self.exact(table, &Addr::ANY_V4, local.port).is_some())
+        {
+            return Err(ListenError::InUse);
+        }
+        let hash = self.hash(table, &local.addr, local.port);
+        let hash_v4 = self.hash(table, &Addr::ANY_V4, local.port);
+        let handle = self.slab.insert(listener).ok_or(ListenError::TooMany)?;
+        let placed = self.map.insert(hash, handle.index()).is_ok();
+        let placed_v4 = !both || self.map.insert(hash_v4, handle.index()).is_ok();
+        if !(placed && placed_v4) {
+            self.map.remove(hash, |v| v == handle.index());
+            self.map.remove(hash_v4, |v| v == handle.index());
+            self.slab.remove(handle);
+            return Err(ListenError::TooMany);
+        }
+        ListenerId::from_bits(handle.to_bits()).ok_or(ListenError::TooMany)
+    }
+
+    /// Takes a listener out.
+    pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        let handle = Self::handle(id)?;
+        let (table, local, both) = {
+            let l = self.slab.get(handle)?;
+            (l.table, l.local, l.both)
+        };
+        self.news.remove(&mut self.slab.links(|l| &mut l.news), handle.index());
+        self.map.remove(self.hash(table, &local.addr, local.port), |v| v == handle.index());
+        if both {
+            self.map.remove(self.hash(table, &Addr::ANY_V4, local.port), |v| v == handle.index());
+        }
+        self.slab.remove(handle)
+    }
+
+    pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.slab.get(Self::handle(id)?)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.slab.get_mut(Self::handle(id)?)
+    }
+
+    /// The owner shall look at the listener.
+    pub(crate) fn mark(&mut self, id: ListenerId) {
+        if self.get(id).is_some() {
+            self.news.push_back(&mut self.slab.links(|l| &mut l.news), id.index());
+        }
+    }
+
+    /// The next listener that its owner shall look at, with the owner's word.
+    pub(crate) fn next_marked(&mut self) -> Option<(ListenerId, u64)> {
+        let index = self.news.pop_front(&mut self.slab.links(|l| &mut l.news))?;
+        let token = self.slab.by_index(index)?.token;
+        Some((self.id_at(index)?, token))
+    }
+}
+
+#[cfg(test)]
+mod tests;

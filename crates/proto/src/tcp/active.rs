@@ -1,0 +1,134 @@
+//! The handshake that we began: SYN-SENT (RFC 9293 3.10.7.3), and what holds once our SYN is acknowledged.
+
+use clearway_base::Instant;
+use clearway_pkt::RxMeta;
+use clearway_wire::{Flags, Segment, Seq};
+
+use super::cc::Cc;
+use super::conn::{Conn, Marks};
+use super::options::{self, Offered};
+use super::recovery::Recovery;
+use super::state::Cause;
+use super::{Cx, Pools, ack, open};
+use crate::counters::Drop;
+use crate::error::Failure;
+use crate::event::ConnEvents;
+use crate::store::Env;
+
+/// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow start.
+const QUICK_ACKS: u8 = 16;
+
+/// A segment in SYN-SENT.
+pub(crate) fn on_segment<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    meta: &RxMeta,
+    buf: E::Buf,
+) -> Result<(), Drop> {
+    let len = clearway_pkt::Buf::bytes(&buf).len() as u32;
+    // First: the ACK.
+    let acks_syn = seg.flags.ack() && seg.ack.gt(c.iss) && seg.ack.le(c.snd.nxt);
+    if seg.flags.ack() && !acks_syn {
+        cx.reset_for(&c.key, seg, len);
+        return Err(Drop::TcpBadAck);
+    }
+    // Second: the reset. One that acknowledges nothing may come from anybody.
+    if seg.flags.rst() {
+        if acks_syn {
+            cx.counters.tcp.attempt_fails += 1;
+            c.go(Cause::Reset);
+            c.fail(Failure::Refused);
+            return Err(Drop::TcpReset);
+        }
+        return Err(Drop::TcpResetOutOfWindow);
+    }
+    // Fourth: the SYN.
+    if !seg.flags.syn() {
+        return Err(Drop::TcpBadFlags);
+    }
+    take_syn(now, c, cx, seg);
+    if acks_syn {
+        // The window of a SYN-ACK is never scaled (RFC 7323 2.2).
+        c.snd.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
+        established(now, c, p, cx);
+        c.go(Cause::SynAck);
+        c.tell(ConnEvents::CONNECTED);
+        c.ack_now();
+        // Data and FIN that came with the SYN-ACK are taken like any others; they stand one behind it.
+        let after = Segment { seq: seg.seq + 1, flags: seg.flags.without(Flags::SYN), ..*seg };
+        return open::step_7_and_8(now, c, p, cx, &after, meta, buf, len);
+    }
+    // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our answer is SYN and ACK.
+    // What else is in the segment is not taken; its sender repeats it once it is established.
+    c.go(Cause::Syn);
+    c.snd.set_window(u32::from(seg.wnd), seg.seq, Seq(0));
+    c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
+    c.tries = 0;
+    Ok(())
+}
+
+/// The peer's SYN: its number, and what both ends now agree on.
+fn take_syn<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
+    c.irs = seg.seq;
+    c.rcv.nxt = seg.seq + 1;
+    c.rcv.acked = c.rcv.nxt;
+    c.rcv.wraps = 0;
+    // While the SYN was out, the edge held the length of the window that it offered: there was nothing to count it from.
+    c.rcv.edge = c.rcv.nxt + c.rcv.edge.0;
+    c.heard = now;
+    let link_mss = c.our_mss;
+    let agreed = options::agree(
+        &cx.config.tcp,
+        &Offered::from(&seg.opts),
+        c.key.remote.is_v6(),
+        link_mss,
+        c.options.max_segment,
+    );
+    c.apply(&agreed, seg.opts.ts.map_or(0, |(val, _)| val), now);
+}
+
+impl<E: Env> Conn<E> {
+    /// Takes over what both ends agreed on in their SYNs.
+    pub(crate) fn apply(&mut self, agreed: &options::Agreed, ts_recent: u32, now: Instant) {
+        self.marks.put(Marks::TS, agreed.ts);
+        self.marks.put(Marks::SACK, agreed.sack);
+        self.marks.put(Marks::SCALE, agreed.scaling);
+        self.snd.shift = agreed.snd_scale;
+        self.rcv.shift = agreed.rcv_scale;
+        self.peer_mss = agreed.mss;
+        self.mss = agreed.payload_mss();
+        self.ts.recent = ts_recent;
+        self.recent_at = (now.as_millis() / 1000) as u32;
+    }
+}
+
+/// Our SYN is acknowledged: sending begins.
+pub(crate) fn established<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, cx: &mut Cx<'_>) {
+    let again = c.marks.has(Marks::SYN_AGAIN);
+    if again {
+        // RFC 6298 5.7, and RFC 5681 3.1: after a lost SYN the first window is one segment.
+        c.rtt.on_syn_timed_out();
+    } else if c.marks.has(Marks::TIMING) {
+        c.rtt.on_sample(now.since(c.times.timed), 1, c.mss);
+    }
+    c.marks.clear(Marks::TIMING.with(Marks::SYN_DUE));
+    c.rtt.reset_backoff();
+    c.tries = 0;
+    c.snd.una = c.iss + 1;
+    c.snd.small = c.snd.una;
+    c.recovery = Recovery::new(c.iss);
+    c.cc = Cc::new(c.options.congestion, c.mss, if again { 1 } else { cx.config.tcp.initial_window });
+    c.quick = QUICK_ACKS;
+    c.times.rto = Instant::NEVER;
+    c.times.stuck_since = Instant::NEVER;
+    c.soft_error = None;
+    if let Some(keepalive) = c.options.keepalive {
+        c.times.life = now + keepalive.idle;
+    }
+    if ack::has_unsent(c, p) {
+        c.wants_turn();
+    }
+}

@@ -1,0 +1,452 @@
+//! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
+//! acknowledging need comes next, and what is seldom needed last.
+
+use clearway_base::{Duration, Handle, Instant, Link};
+use clearway_wire::Seq;
+
+use super::cc::Cc;
+use super::options::MIN_MSS;
+use super::rcv::Rcv;
+use super::reasm::Reasm;
+use super::recovery::Recovery;
+use super::rtt::Rtt;
+use super::sack::Scoreboard;
+use super::snd::Snd;
+use super::span::Span;
+use super::state::{Cause, State, after};
+use crate::config::ConnOptions;
+use crate::emit::RouteCache;
+use crate::error::Failure;
+use crate::event::ConnEvents;
+use crate::flow::FlowKey;
+use crate::stack::ListenerId;
+use crate::store::{Env, RxStore, TxStore};
+
+/// A set of marks on a connection: what receiving, timers and the owner want done, and what is so for good.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Marks(u32);
+
+macro_rules! marks {
+    ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
+        impl Marks {
+            $($(#[$doc])* pub(crate) const $name: Marks = Marks(1 << $bit);)*
+
+            const NAMES: &'static [(&'static str, Marks)] = &[$((stringify!($name), Marks::$name),)*];
+        }
+    };
+}
+
+marks! {
+    /// There may be something to send.
+    EMIT = 0;
+    /// An ACK must leave in this turn.
+    ACK_NOW = 1;
+    /// Our SYN, or SYN and ACK, must leave (again).
+    SYN_DUE = 2;
+    /// A reset must leave; then the record goes.
+    RST_DUE = 3;
+    /// A window probe or keepalive must leave: a segment that says nothing new and makes the peer answer.
+    PROBE_DUE = 4;
+    /// The sender waited long enough for the window to grow: whatever fits may leave (RFC 9293 3.8.6.2.1, the override timeout).
+    FORCE = 5;
+    /// The retransmission timer is the persist timer: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
+    PERSIST = 6;
+    /// The owner has closed this side. Bytes end at `Snd::end`.
+    SHUT = 7;
+    /// Our FIN left at least once.
+    FIN_SENT = 8;
+    /// The peer's FIN was taken.
+    PEER_FIN = 9;
+    /// The owner is gone.
+    ORPHAN = 10;
+    /// The handshake is done, and nobody has accepted yet.
+    PENDING = 11;
+    /// The record is no longer in the flow table: segments do not reach it. It stays for its owner to read and close.
+    DETACHED = 12;
+    /// The record goes at the end of this operation.
+    GONE = 13;
+    /// Timestamps are in use (RFC 7323 3).
+    TS = 14;
+    /// SACK is in use (RFC 2018).
+    SACK = 15;
+    /// Window scaling is in use (RFC 7323 2).
+    SCALE = 16;
+    /// A write was cut short: tell the owner when there is room.
+    WANT_ROOM = 17;
+    /// A round trip is being timed, from `Timing::seq`.
+    TIMING = 18;
+    /// An in-order segment is missing: `reasm` is taken.
+    HOLE = 19;
+    /// There is urgent data to send that the peer has not acknowledged.
+    SEND_URGENT = 20;
+    /// The peer announced urgent data that the owner has not read past.
+    RECV_URGENT = 21;
+    /// The flow moves on to TIME-WAIT at the end of this operation.
+    TO_WAIT = 22;
+    /// The next ACK reports a duplicate, `Conn::duplicate` (RFC 2883).
+    DUPLICATE = 23;
+    /// Our SYN or SYN-ACK was sent more than once.
+    SYN_AGAIN = 25;
+    /// A keepalive probe is out and was not answered.
+    PROBING = 26;
+    /// The peer's FIN came (`Rcv::fin`) and waits for what is missing before it.
+    FIN_WAITS = 28;
+    /// Counts among the orphans.
+    LISTED_ORPHAN = 29;
+}
+
+impl Marks {
+    #[inline]
+    pub(crate) const fn has(self, other: Marks) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[inline]
+    pub(crate) const fn any(self, other: Marks) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[inline]
+    pub(crate) const fn with(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, other: Marks) {
+        self.0 |= other.0;
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self, other: Marks) {
+        self.0 &= !other.0;
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, other: Marks, on: bool) {
+        if on { self.set(other) } else { self.clear(other) }
+    }
+}
+
+impl core::fmt::Debug for Marks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_set().entries(Marks::NAMES.iter().filter(|(_, m)| self.has(*m)).map(|(n, _)| n)).finish()
+    }
+}
+
+/// Timestamps (RFC 7323 3 and 4.3).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stamps {
+    /// TS.Recent.
+    pub recent: u32,
+    /// What is added to our clock so that nobody learns it (RFC 7323 5.4).
+    pub offset: u32,
+}
+
+/// Deadlines and the times that they are reckoned from. The wheel knows one instant for each connection: the earliest, or one before it.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    /// Retransmission, or the persist timer when [`Marks::PERSIST`] is set.
+    pub rto: Instant,
+    /// Keepalive; the end of FIN-WAIT-2 for a connection without owner.
+    pub life: Instant,
+    /// Since when something waits for an acknowledgement without any progress: data in flight, or a window that does not open.
+    pub stuck_since: Instant,
+    /// When something last left.
+    pub sent: Instant,
+    /// When the segment that is being timed left.
+    pub timed: Instant,
+}
+
+/// What was counted of one connection, for its owner's curiosity.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub bytes_sent: u64,
+    pub bytes_retransmitted: u64,
+    pub bytes_acked: u64,
+    pub segs_out: u32,
+    pub segs_retransmitted: u32,
+}
+
+/// An open connection: every state from SYN-SENT to LAST-ACK, and afterwards until its owner closes.
+#[repr(C)]
+pub(crate) struct Conn<E: Env> {
+    // ---- what an in-order data segment touches
+    pub key: FlowKey,
+    pub state: State,
+    /// Events that the owner has not been told.
+    pub events: ConnEvents,
+    pub marks: Marks,
+    pub rcv: Rcv,
+    pub snd: Snd,
+    pub ts: Stamps,
+    /// The largest payload that we may send, options of every segment already taken off.
+    pub mss: u16,
+    /// The largest payload that the peer was seen to send: an estimate of its segment size.
+    pub rcv_mss: u16,
+    /// Segments received.
+    pub segs_in: u32,
+    /// When the peer was last heard.
+    pub heard: Instant,
+    /// When a delayed ACK must leave.
+    pub delack: Instant,
+    /// The deadline that the wheel knows: no later than the earliest of ours.
+    pub armed: Instant,
+    /// On the list of connections that want a turn of emit.
+    pub ready: Link,
+    // ---- received and written bytes
+    pub rx: <E::Rx as RxStore<E::Buf>>::Queue,
+    pub tx: <E::Tx as TxStore>::Queue,
+    // ---- what acknowledging and sending touch
+    pub route: RouteCache,
+    pub cc: Cc,
+    pub rtt: Rtt,
+    pub recovery: Recovery,
+    pub times: Times,
+    /// The segment that is being timed: acknowledged when SND.UNA is at or past this.
+    pub timed_seq: Seq,
+    /// Retransmissions, probes or keepalives without an answer.
+    pub tries: u8,
+    /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
+    pub quick: u8,
+    /// Challenge ACKs left in this second, and which second it is (RFC 5961 7).
+    pub challenges: u8,
+    pub challenge_second: u32,
+    /// On the accept queue of its listener while pending; with events for its owner; among the orphans.
+    pub owner: Link,
+    pub reasm: Option<Handle<Reasm>>,
+    pub sack: Option<Handle<Scoreboard>>,
+    /// What arrived twice, while [`Marks::DUPLICATE`] says so.
+    pub duplicate: Span,
+    // ---- seldom
+    pub token: u64,
+    pub listener: Option<ListenerId>,
+    pub options: ConnOptions,
+    pub failure: Option<Failure>,
+    /// An ICMP error that says why the peer may not answer (RFC 5461 4.1): told when the connection fails for that.
+    pub soft_error: Option<crate::error::Unreachable>,
+    pub iss: Seq,
+    pub irs: Seq,
+    /// What the peer announced as its largest segment, without options.
+    pub peer_mss: u16,
+    /// What we announced.
+    pub our_mss: u16,
+    /// When TS.Recent was taken, in seconds (RFC 7323 5.5).
+    pub recent_at: u32,
+    pub tally: Tally,
+}
+
+impl<E: Env> Conn<E> {
+    /// A connection whose SYN is not out yet. It is in SYN-SENT; what the peer says is filled in when it says so.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn fresh(
+        now: Instant,
+        key: FlowKey,
+        rx: <E::Rx as RxStore<E::Buf>>::Queue,
+        tx: <E::Tx as TxStore>::Queue,
+        options: ConnOptions,
+        token: u64,
+        iss: Seq,
+        our_mss: u16,
+        ts_offset: u32,
+    ) -> Conn<E> {
+        Conn {
+            key,
+            state: State::SynSent,
+            events: ConnEvents(0),
+            marks: Marks::default(),
+            rcv: Rcv::default(),
+            snd: Snd { una: iss, nxt: iss, small: iss, end: iss, urgent: iss, ..Snd::default() },
+            ts: Stamps { recent: 0, offset: ts_offset },
+            mss: MIN_MSS,
+            rcv_mss: FIRST_RCV_MSS.min(our_mss),
+            segs_in: 0,
+            heard: now,
+            delack: Instant::NEVER,
+            armed: Instant::NEVER,
+            ready: Link::OFF,
+            rx,
+            tx,
+            route: RouteCache::default(),
+            cc: Cc::new(options.congestion, MIN_MSS, 1),
+            rtt: Rtt::new(),
+            recovery: Recovery::new(iss),
+            times: Times {
+                rto: Instant::NEVER,
+                life: Instant::NEVER,
+                stuck_since: Instant::NEVER,
+                sent: Instant::NEVER,
+                timed: now,
+            },
+            timed_seq: iss,
+            tries: 0,
+            quick: 0,
+            challenges: u8::MAX,
+            challenge_second: 0,
+            owner: Link::OFF,
+            reasm: None,
+            sack: None,
+            duplicate: Span::new(iss, iss),
+            token,
+            listener: None,
+            options,
+            failure: None,
+            soft_error: None,
+            iss,
+            irs: Seq(0),
+            peer_mss: MIN_MSS,
+            our_mss,
+            recent_at: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// No segment comes or goes any more: no deadline, nothing to do.
+    pub(crate) fn stop(&mut self) {
+        self.delack = Instant::NEVER;
+        self.armed = Instant::NEVER;
+        self.times.rto = Instant::NEVER;
+        self.times.life = Instant::NEVER;
+        self.times.stuck_since = Instant::NEVER;
+        self.marks.clear(BUSY);
+    }
+
+    /// Moves to the state that the table says.
+    #[inline]
+    pub(crate) fn go(&mut self, cause: Cause) {
+        match after(self.state, cause) {
+            Some(to) => self.state = to,
+            None => {
+                debug_assert!(false, "no transition from {} by {}", self.state, cause.name());
+                self.fail(Failure::Broken);
+            }
+        }
+    }
+
+    /// The owner shall look.
+    #[inline]
+    pub(crate) fn tell(&mut self, what: ConnEvents) {
+        self.events |= what;
+    }
+
+    /// Something may have to leave.
+    #[inline]
+    pub(crate) fn wants_turn(&mut self) {
+        self.marks.set(Marks::EMIT);
+    }
+
+    /// An ACK must leave in this turn.
+    #[inline]
+    pub(crate) fn ack_now(&mut self) {
+        self.marks.set(Marks::ACK_NOW.with(Marks::EMIT));
+    }
+
+    /// The connection is over, for this reason. The record is taken out of the flow table when the operation ends.
+    pub(crate) fn fail(&mut self, why: Failure) {
+        self.failure.get_or_insert(why);
+        self.end();
+        self.tell(ConnEvents::FAILED);
+    }
+
+    /// The connection is over.
+    pub(crate) fn end(&mut self) {
+        self.state = State::Closed;
+        self.marks
+            .clear(Marks::EMIT.with(Marks::ACK_NOW).with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::FORCE));
+        self.marks.set(Marks::GONE);
+    }
+
+    /// A reset leaves with the next emit, and the connection is over.
+    pub(crate) fn reset(&mut self) {
+        // A peer that never heard of us needs no reset.
+        let known = self.state != State::SynSent && self.state != State::Closed;
+        self.state = State::Closed;
+        self.marks.clear(Marks::ACK_NOW.with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::FORCE));
+        if known {
+            self.marks.set(Marks::RST_DUE.with(Marks::EMIT));
+        } else {
+            self.marks.set(Marks::GONE);
+        }
+    }
+
+    /// The shift of windows that the peer sends.
+    #[inline]
+    pub(crate) fn snd_shift(&self) -> u8 {
+        self.snd.shift
+    }
+
+    /// Our timestamp at `now`: milliseconds, and an offset that only we know.
+    #[inline]
+    pub(crate) fn stamp(&self, now: Instant) -> u32 {
+        stamp(now, self.ts.offset)
+    }
+
+    /// Whether the owner's handle is good.
+    #[inline]
+    pub(crate) fn is_owned(&self) -> bool {
+        !self.marks.any(Marks::ORPHAN.with(Marks::PENDING))
+    }
+
+    /// Bytes the owner has written, sent or not, counted from SND.UNA.
+    #[inline]
+    pub(crate) fn written(&self, tx: &E::Tx) -> u32 {
+        if self.marks.has(Marks::SHUT) { self.snd.end.since(self.data_front()) } else { tx.len(&self.tx) }
+    }
+
+    /// The sequence number of the oldest byte in the send queue.
+    #[inline]
+    pub(crate) fn data_front(&self) -> Seq {
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            self.iss + 1
+        } else {
+            self.snd.una.min(self.fin_seq())
+        }
+    }
+
+    /// Where our FIN stands, once the owner has closed; far ahead before.
+    #[inline]
+    pub(crate) fn fin_seq(&self) -> Seq {
+        if self.marks.has(Marks::SHUT) { self.snd.end } else { self.snd.una + (u32::MAX >> 1) }
+    }
+
+    /// Bytes of sequence space sent and not acknowledged.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.snd.nxt.since(self.snd.una)
+    }
+
+    /// Bytes received in order, from the beginning.
+    pub(crate) fn bytes_received(&self) -> u64 {
+        let to = u64::from(self.rcv.wraps) << 32 | u64::from(self.rcv.nxt.0);
+        let fin = u64::from(self.marks.has(Marks::PEER_FIN));
+        to.saturating_sub(u64::from((self.irs + 1).0) + fin)
+    }
+
+    /// The retransmission timeout as it is now.
+    pub(crate) fn rto(&self, config: &crate::config::TcpConfig) -> Duration {
+        self.rtt.rto(config)
+    }
+}
+
+/// Marks that mean nothing once a connection is over.
+const BUSY: Marks = Marks(
+    Marks::EMIT.0
+        | Marks::ACK_NOW.0
+        | Marks::SYN_DUE.0
+        | Marks::RST_DUE.0
+        | Marks::PROBE_DUE.0
+        | Marks::FORCE.0
+        | Marks::PERSIST.0
+        | Marks::GONE.0
+        | Marks::TO_WAIT.0
+        | Marks::HOLE.0
+        | Marks::DUPLICATE.0,
+);
+
+/// What the peer's segments are taken to hold before one was seen (RFC 9293 3.7.1, the default of IPv4).
+const FIRST_RCV_MSS: u16 = 536;
+
+/// Our timestamp clock (RFC 7323 5.4): one tick per millisecond.
+#[inline]
+pub(crate) fn stamp(now: Instant, offset: u32) -> u32 {
+    (now.as_millis() as u32).wrapping_add(offset)
+}

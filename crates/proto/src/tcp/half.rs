@@ -1,0 +1,249 @@
+//! Handshakes that strangers began (SYN-RECEIVED). A record is small, lives in a slab of its own and holds no buffers, so that a flood
+//! of SYNs never touches established connections (RFC 4987).
+
+use clearway_base::Instant;
+use clearway_pkt::RxMeta;
+use clearway_wire::tcp::TcpOptions;
+use clearway_wire::{Flags, Segment, Seq};
+
+use super::conn::stamp;
+use super::options::{self, Agreed};
+use super::passive::Seeds;
+use super::rcv::Rcv;
+use super::window;
+use super::{Cx, Tcp, isn};
+use crate::config::Config;
+use crate::counters::Drop;
+use crate::flow::{FlowKey, FlowRef, LifePhase};
+use crate::stack::ListenerId;
+use crate::store::Env;
+
+/// Challenge ACKs that one handshake may cause (RFC 5961 7).
+const CHALLENGES: u8 = 8;
+
+/// What is remembered of a stranger's SYN.
+pub(crate) struct Half {
+    pub key: FlowKey,
+    /// How often the SYN-ACK was repeated.
+    pub tries: u8,
+    /// Challenge ACKs sent.
+    pub challenges: u8,
+    pub irs: Seq,
+    pub iss: Seq,
+    /// TS.Recent.
+    pub ts_recent: u32,
+    /// The largest segment that both sides take.
+    pub mss: u16,
+    /// The shift of the peer's windows.
+    pub snd_scale: u8,
+    /// [`SCALING`], [`STAMPS`], [`SACKS`].
+    pub agreed: u8,
+    /// When the first SYN-ACK was planned.
+    pub since: Instant,
+    pub listener: ListenerId,
+}
+
+/// Bits of [`Half::agreed`].
+pub(crate) const SCALING: u8 = 1;
+pub(crate) const STAMPS: u8 = 2;
+pub(crate) const SACKS: u8 = 4;
+
+/// The window that a SYN-ACK offers: never scaled.
+pub(crate) fn first_window(config: &Config) -> u16 {
+    window::syn_field(config.tcp.max_receive_window)
+}
+
+impl Half {
+    /// What both sides agreed on.
+    pub(crate) fn agreed(&self, config: &Config) -> Agreed {
+        let scaling = self.agreed & SCALING != 0;
+        Agreed {
+            snd_scale: self.snd_scale,
+            rcv_scale: if scaling { window::scale_for(config.tcp.max_receive_window) } else { 0 },
+            scaling,
+            ts: self.agreed & STAMPS != 0,
+            sack: self.agreed & SACKS != 0,
+            mss: self.mss,
+        }
+    }
+}
+
+/// The SYN-ACK for what both sides agreed on. `stamps`: our timestamp and the one it echoes.
+pub(crate) fn syn_ack(
+    config: &Config,
+    key: &FlowKey,
+    iss: Seq,
+    irs: Seq,
+    our_mss: u16,
+    agreed: &Agreed,
+    stamps: Option<(u32, u32)>,
+) -> Segment {
+    Segment {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: iss,
+        ack: irs + 1,
+        flags: Flags::SYN | Flags::ACK,
+        header_len: 0,
+        wnd: first_window(config),
+        urg: 0,
+        opts: TcpOptions {
+            mss: Some(our_mss),
+            wscale: agreed.scaling.then_some(agreed.rcv_scale),
+            ts: stamps,
+            sack_permitted: agreed.sack,
+            ..TcpOptions::NONE
+        },
+    }
+}
+
+impl<E: Env> Tcp<E> {
+    /// Plans the SYN-ACK of a half-open record.
+    pub(super) fn answer_half(&self, now: Instant, cx: &mut Cx<'_>, half: &Half) {
+        let Some(listener) = self.listeners.get(half.listener) else {
+            return;
+        };
+        let agreed = half.agreed(cx.config);
+        let max_segment = listener.options.max_segment;
+        let our_mss =
+            options::ours(&cx.config.tcp, cx.link_mss(&half.key), max_segment).mss.unwrap_or(options::MIN_MSS);
+        let offset = isn::ts_offset(&self.secret, half.key.local, half.key.remote);
+        let stamps = agreed.ts.then(|| (stamp(now, offset), half.ts_recent));
+        let seg = syn_ack(cx.config, &half.key, half.iss, half.irs, our_mss, &agreed, stamps);
+        cx.reply(&half.key, seg, listener.options.tos, listener.options.ttl);
+    }
+
+    /// An ACK without a connection's state, for a half-open record that is challenged.
+    fn challenge_half(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+        let offset = |h: &Half| isn::ts_offset(&self.secret, h.key.local, h.key.remote);
+        let Some(half) = self.half.by_index(index) else { return };
+        if half.challenges >= CHALLENGES {
+            cx.counters.tcp.challenge_acks_limited += 1;
+            return;
+        }
+        let ts = (half.agreed & STAMPS != 0).then(|| (stamp(now, offset(half)), half.ts_recent));
+        let seg = Segment {
+            seq: half.iss + 1,
+            ack: half.irs + 1,
+            flags: Flags::ACK,
+            wnd: first_window(cx.config),
+            opts: TcpOptions { ts, ..TcpOptions::NONE },
+            ..Segment::default()
+        };
+        let key = half.key;
+        cx.counters.tcp.challenge_acks += 1;
+        cx.reply_plain(&key, seg);
+        if let Some(half) = self.half.by_index_mut(index) {
+            half.challenges += 1;
+        }
+    }
+
+    /// A segment for a handshake that a stranger began (RFC 9293 3.10.7.4, the SYN-RECEIVED parts).
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn on_half(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        index: u32,
+        key: &FlowKey,
+        seg: &Segment,
+        meta: &RxMeta,
+        buf: E::Buf,
+    ) -> Result<(), Drop> {
+        let len = clearway_pkt::Buf::bytes(&buf).len() as u32;
+        let Some(half) = self.half.by_index(index) else {
+            return Err(Drop::TcpPortClosed);
+        };
+        let control = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST | Flags::FIN);
+        if control == Flags::SYN && seg.seq == half.irs {
+            // The same SYN again: our answer was lost.
+            cx.counters.tcp.syn_acks_repeated += 1;
+            self.answer_half(now, cx, half);
+            return Ok(());
+        }
+        let stamps = half.agreed & STAMPS != 0;
+        if stamps && !seg.flags.rst() {
+            let Some((val, _)) = seg.opts.ts else { return Err(Drop::TcpTimestampMissing) };
+            if (val.wrapping_sub(half.ts_recent) as i32) < 0 {
+                self.challenge_half(now, cx, index);
+                return Err(Drop::TcpOldTimestamp);
+            }
+        }
+        let nxt = half.irs + 1;
+        let rcv = Rcv { nxt, edge: nxt + u32::from(first_window(cx.config)), ..Rcv::default() };
+        if !rcv.is_acceptable(seg.seq, seg.seq_len(len as usize)) {
+            if seg.flags.rst() {
+                return Err(Drop::TcpResetOutOfWindow);
+            }
+            self.challenge_half(now, cx, index);
+            return Err(Drop::TcpOutOfWindow);
+        }
+        if seg.flags.rst() {
+            if seg.seq != nxt {
+                self.challenge_half(now, cx, index);
+                return Err(Drop::TcpResetNotExact);
+            }
+            cx.counters.tcp.attempt_fails += 1;
+            self.forget_half(index);
+            return Err(Drop::TcpReset);
+        }
+        if seg.flags.syn() {
+            self.challenge_half(now, cx, index);
+            return Err(Drop::TcpSynInWindow);
+        }
+        if !seg.flags.ack() {
+            return Err(Drop::TcpNoAck);
+        }
+        if seg.ack != half.iss + 1 {
+            cx.reset_for(key, seg, len);
+            return Err(Drop::TcpBadAck);
+        }
+        let seeds = Seeds {
+            key: *key,
+            listener: half.listener,
+            irs: half.irs,
+            iss: half.iss,
+            agreed: half.agreed(cx.config),
+            ts_recent: half.ts_recent,
+            round_trip: (half.tries == 0).then(|| now.since(half.since)),
+            half: Some(index),
+        };
+        let open = self.make_open(now, cx, &seeds, seg)?;
+        self.deliver(now, cx, open, seg, meta, buf)
+    }
+
+    /// The record of a handshake goes, and its flow with it.
+    pub(super) fn forget_half(&mut self, index: u32) {
+        if let Some(half) = self.take_half(index) {
+            let hash = self.flows.hash(&half.key);
+            self.flows.remove(hash, FlowRef::new(LifePhase::Half, index));
+        }
+    }
+
+    /// The record goes; the caller sees to the flow.
+    pub(super) fn take_half(&mut self, index: u32) -> Option<Half> {
+        self.half_wheel.disarm(index);
+        let half = self.half.remove(self.half.handle_at(index)?)?;
+        if let Some(listener) = self.listeners.get_mut(half.listener) {
+            listener.half -= 1;
+        }
+        Some(half)
+    }
+
+    /// No answer to a SYN-ACK: again, or enough (RFC 9293 3.8.3, MUST-23).
+    pub(super) fn on_half_timeout(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+        let Some(half) = self.half.by_index_mut(index) else { return };
+        if half.tries >= cx.config.tcp.syn_ack_retries || self.listeners.get(half.listener).is_none() {
+            cx.counters.tcp.half_open_timeouts += 1;
+            self.forget_half(index);
+            return;
+        }
+        half.tries += 1;
+        let wait = cx.config.tcp.rto_initial.times(1 << half.tries.min(16)).min(cx.config.tcp.rto_max);
+        cx.counters.tcp.syn_acks_repeated += 1;
+        self.half_wheel.arm(index, now + wait);
+        if let Some(half) = self.half.by_index(index) {
+            self.answer_half(now, cx, half);
+        }
+    }
+}

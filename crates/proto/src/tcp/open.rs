@@ -1,0 +1,361 @@
+//! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing else.
+
+use clearway_base::Instant;
+use clearway_pkt::{Buf, RxMeta};
+use clearway_wire::{Flags, Segment};
+
+use super::ack;
+use super::conn::{Conn, Marks};
+use super::state::{Cause, State};
+use super::{Cx, Pools, text};
+use crate::counters::Drop;
+use crate::error::Failure;
+use crate::event::ConnEvents;
+use crate::store::Env;
+
+/// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.
+const TIMESTAMP_LIFE_SECS: u32 = 24 * 24 * 3600;
+
+/// A segment for an open connection. `buf` holds its payload.
+#[inline]
+pub(crate) fn on_segment<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    meta: &RxMeta,
+    buf: E::Buf,
+) -> Result<(), Drop> {
+    let len = buf.bytes().len() as u32;
+    c.segs_in = c.segs_in.wrapping_add(1);
+    if is_predicted(c, seg, len) {
+        // Header prediction: steps 1 to 4, 6 and 8 would find nothing, and the ACK is in range.
+        heard(now, c, seg);
+        ack::digest(now, c, p, cx, seg, len);
+        return if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
+    }
+    match c.state {
+        State::Closed | State::Listen | State::TimeWait => return Err(Drop::TcpAfterClose),
+        State::SynSent => return super::active::on_segment(now, c, p, cx, seg, meta, buf),
+        _ => {}
+    }
+    let seg = &step_0_simultaneous_open(c, seg);
+    step_1_timestamp(now, c, p, cx, seg, len)?;
+    step_1_sequence(now, c, p, cx, seg, len)?;
+    heard(now, c, seg);
+    step_2_reset(now, c, p, cx, seg)?;
+    // Step 3 is about security labels, which RFC 9293 A.1 leaves to those who use them.
+    step_4_syn(now, c, p, cx, seg)?;
+    step_5_ack(now, c, p, cx, seg, len)?;
+    step_6_urgent(c, seg);
+    step_7_and_8(now, c, p, cx, seg, meta, buf, len)
+}
+
+/// Whether a segment is what everybody expects: the next data or an ACK, in order, in the window, with nothing special about it.
+#[inline]
+fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
+    let stamp_is_good = match (seg.opts.ts, c.marks.has(Marks::TS)) {
+        (Some((val, _)), true) => val.wrapping_sub(c.ts.recent) as i32 >= 0,
+        (None, false) => true,
+        _ => false,
+    };
+    c.state == State::Established
+        && seg.flags.without(Flags::PSH) == Flags::ACK
+        && seg.seq == c.rcv.nxt
+        && len <= c.rcv.wnd()
+        && !c.marks.any(Marks::HOLE.with(Marks::ORPHAN))
+        && seg.ack.since(c.snd.una) <= c.outstanding()
+        && stamp_is_good
+}
+
+/// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2).
+#[inline]
+fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) {
+    c.heard = now;
+    if let Some((val, _)) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS)) {
+        if seg.seq.le(c.rcv.acked) && val.wrapping_sub(c.ts.recent) as i32 >= 0 {
+            c.ts.recent = val;
+            c.recent_at = seconds(now);
+        }
+    }
+    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
+        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
+        c.tries = 0;
+        c.marks.clear(Marks::PROBING);
+    }
+}
+
+fn seconds(now: Instant) -> u32 {
+    (now.as_millis() / 1000) as u32
+}
+
+/// In a simultaneous open both sides answer a SYN with SYN and ACK, which repeats the SYN and so lies one before the window. Its ACK is
+/// good all the same: taken as what follows the SYN, it completes the handshake (RFC 9293 3.5, figure 8).
+fn step_0_simultaneous_open<E: Env>(c: &Conn<E>, seg: &Segment) -> Segment {
+    let mut seg = *seg;
+    let repeats_syn = seg.flags.syn() && seg.flags.ack() && !seg.flags.rst() && seg.seq == c.irs;
+    if c.state == State::SynReceived && repeats_syn && seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt) {
+        seg.flags = seg.flags.without(Flags::SYN);
+        seg.seq += 1;
+    }
+    seg
+}
+
+/// PAWS (RFC 7323 5.3, R1): a segment older than what was seen is a ghost. Resets are exempt (RFC 7323 5.2).
+fn step_1_timestamp<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    len: u32,
+) -> Result<(), Drop> {
+    if !c.marks.has(Marks::TS) || seg.flags.rst() {
+        return Ok(());
+    }
+    let Some((val, _)) = seg.opts.ts else {
+        // RFC 7323 3.2: once agreed on, a segment without timestamps SHOULD be dropped silently.
+        return Err(Drop::TcpTimestampMissing);
+    };
+    if val.wrapping_sub(c.ts.recent) as i32 >= 0 {
+        return Ok(());
+    }
+    if seconds(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE_SECS {
+        c.ts.recent = val;
+        return Ok(());
+    }
+    answer_unacceptable(now, c, p, cx, len);
+    Err(Drop::TcpOldTimestamp)
+}
+
+/// Step 1: does the segment lie in the window?
+fn step_1_sequence<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    len: u32,
+) -> Result<(), Drop> {
+    let seq_len = seg.seq_len(len as usize);
+    if c.rcv.is_acceptable(seg.seq, seq_len) {
+        return Ok(());
+    }
+    // RFC 9293 3.10.7.4, step 1: with a window of zero, valid ACKs, URGs and RSTs are still taken from the segment that would be next.
+    if c.rcv.wnd() == 0 && seg.seq == c.rcv.nxt && !seg.flags.syn() {
+        c.ack_now();
+        return Ok(());
+    }
+    if seg.flags.rst() {
+        return Err(Drop::TcpResetOutOfWindow);
+    }
+    let is_old = (seg.seq + seq_len).le(c.rcv.nxt);
+    if is_old && len > 0 {
+        text::note_duplicate(c, p, seg.seq, len);
+    }
+    answer_unacceptable(now, c, p, cx, len);
+    Err(if is_old { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow })
+}
+
+/// An unacceptable segment is answered with an ACK. Data is always answered, because its sender may wait for nothing else; what carries none
+/// only within the budget, or two ends that disagree would send each other ACKs for ever.
+fn answer_unacceptable<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, len: u32) {
+    if len > 0 || may_challenge(now, c, p, cx) {
+        c.ack_now();
+    }
+}
+
+/// A challenge ACK (RFC 5961 3.2, 4.2, 5.2).
+pub(crate) fn challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) {
+    if may_challenge(now, c, p, cx) {
+        cx.counters.tcp.challenge_acks += 1;
+        c.ack_now();
+    }
+}
+
+/// The budget for ACKs that a stranger may provoke. It is this connection's own and drawn anew each second: a counter that all connections
+/// share would tell a stranger about other people's connections (CVE-2016-5696), and one of fixed size could be counted down.
+fn may_challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) -> bool {
+    let second = seconds(now);
+    if c.challenge_second != second || c.challenges == u8::MAX {
+        let limit = u64::from(cx.config.limits.challenge_acks_per_second.clamp(1, u8::MAX - 1));
+        c.challenge_second = second;
+        c.challenges = p.rng.between(limit.div_ceil(2), limit) as u8;
+    }
+    if c.challenges == 0 {
+        cx.counters.tcp.challenge_acks_limited += 1;
+        return false;
+    }
+    c.challenges -= 1;
+    true
+}
+
+/// Step 2: a reset counts only when it hits RCV.NXT exactly; elsewhere in the window it is challenged (RFC 5961 3.2).
+fn step_2_reset<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+) -> Result<(), Drop> {
+    if !seg.flags.rst() {
+        return Ok(());
+    }
+    if seg.seq != c.rcv.nxt {
+        challenge(now, c, p, cx);
+        return Err(Drop::TcpResetNotExact);
+    }
+    if c.state == State::SynReceived {
+        cx.counters.tcp.attempt_fails += 1;
+        c.fail(Failure::Refused);
+    } else if matches!(c.state, State::Closing | State::LastAck) {
+        // RFC 9293 3.10.7.4, step 2: both sides were done, so nobody is told of a failure.
+        c.go(Cause::Reset);
+        c.end();
+        c.tell(ConnEvents::CLOSED);
+    } else {
+        cx.counters.tcp.established_resets += 1;
+        c.go(Cause::Reset);
+        c.fail(Failure::Reset);
+    }
+    // The reset was taken: nothing else of the segment is.
+    Err(Drop::TcpReset)
+}
+
+/// Step 4: a SYN for a connection that exists is challenged, wherever it lies (RFC 5961 4.2).
+fn step_4_syn<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+) -> Result<(), Drop> {
+    if !seg.flags.syn() {
+        return Ok(());
+    }
+    challenge(now, c, p, cx);
+    Err(Drop::TcpSynInWindow)
+}
+
+/// Step 5: the ACK.
+fn step_5_ack<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    len: u32,
+) -> Result<(), Drop> {
+    if !seg.flags.ack() {
+        return Err(Drop::TcpNoAck);
+    }
+    if c.state == State::SynReceived {
+        if !(seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt)) {
+            cx.reset_for(&c.key, seg, len);
+            return Err(Drop::TcpBadAck);
+        }
+        c.snd.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
+        super::active::established(now, c, p, cx);
+        c.go(Cause::SynAcked);
+        c.tell(ConnEvents::CONNECTED);
+    } else if !c.snd.ack_is_acceptable(seg.ack) {
+        // RFC 5961 5.2: neither an ACK of what was never sent nor one from long ago is believed.
+        challenge(now, c, p, cx);
+        return Err(if seg.ack.gt(c.snd.nxt) { Drop::TcpAckUnsent } else { Drop::TcpAckTooOld });
+    }
+    ack::digest(now, c, p, cx, seg, len);
+    if c.marks.has(Marks::FIN_SENT) && c.snd.una.gt(c.snd.end) {
+        fin_acked(now, c, cx);
+    }
+    Ok(())
+}
+
+/// Our FIN is acknowledged.
+fn fin_acked<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
+    match c.state {
+        State::FinWait1 => {
+            c.go(Cause::FinAcked);
+            if c.marks.has(Marks::ORPHAN) {
+                c.times.life = now + cx.config.tcp.fin_wait_2;
+            }
+        }
+        State::Closing => {
+            c.go(Cause::FinAcked);
+            to_time_wait(c);
+        }
+        State::LastAck => {
+            c.go(Cause::FinAcked);
+            c.end();
+            c.tell(ConnEvents::CLOSED);
+        }
+        _ => {}
+    }
+}
+
+fn to_time_wait<E: Env>(c: &mut Conn<E>) {
+    c.marks.set(Marks::TO_WAIT);
+    c.tell(ConnEvents::CLOSED);
+}
+
+/// Step 6: urgent data is announced, and stays in the stream (RFC 6093 4 and 6: the pointer names the byte *behind* it).
+fn step_6_urgent<E: Env>(c: &mut Conn<E>, seg: &Segment) {
+    if !seg.flags.contains(Flags::URG) || seg.urg == 0 || !c.state.peer_may_send() {
+        return;
+    }
+    let up = seg.seq + u32::from(seg.urg);
+    // A pointer to what was received long ago, or that does not go further than the last one, is no news.
+    let is_news = if c.marks.has(Marks::RECV_URGENT) { up.gt(c.rcv.urgent) } else { up.gt(c.rcv.nxt) };
+    if is_news {
+        c.rcv.urgent = up;
+        c.marks.set(Marks::RECV_URGENT);
+        c.tell(ConnEvents::URGENT);
+    }
+}
+
+/// Steps 7 and 8: the payload and the FIN.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn step_7_and_8<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    meta: &RxMeta,
+    buf: E::Buf,
+    len: u32,
+) -> Result<(), Drop> {
+    if !c.state.peer_may_send() {
+        // RFC 9293: after the peer's FIN, text and FIN are ignored; such segments are unacceptable anyway.
+        return if len > 0 { Err(Drop::TcpAfterClose) } else { Ok(()) };
+    }
+    if c.rcv.cut(seg.seq, len, seg.flags.fin()).fin {
+        c.rcv.fin = seg.seq + len;
+        c.marks.set(Marks::FIN_WAITS);
+    }
+    let taken = if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
+    step_8_fin(c);
+    taken
+}
+
+/// Step 8: the FIN, once everything before it is here.
+fn step_8_fin<E: Env>(c: &mut Conn<E>) {
+    if !c.marks.has(Marks::FIN_WAITS) || c.state == State::Closed {
+        return;
+    }
+    if c.rcv.fin != c.rcv.nxt {
+        // Something before it is missing; the ACK for it has been asked for by step 7, or this was a bare FIN.
+        c.ack_now();
+        return;
+    }
+    c.marks.clear(Marks::FIN_WAITS);
+    c.marks.set(Marks::PEER_FIN);
+    c.rcv.advance(1);
+    c.ack_now();
+    c.tell(ConnEvents::PEER_CLOSED);
+    let before = c.state;
+    c.go(Cause::Fin);
+    if before == State::FinWait2 {
+        to_time_wait(c);
+    }
+}

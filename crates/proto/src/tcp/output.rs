@@ -1,0 +1,626 @@
+//! What leaves. [`next`] is pure and says what, or why nothing; `emit_conn` asks it again and again, has room reserved *before* any
+//! state changes, and lets the bytes be copied straight from the send queue into the packet.
+
+use clearway_base::Instant;
+use clearway_pkt::Sink;
+use clearway_wire::tcp::{TcpOptions, emit as emit_header};
+use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
+
+use super::conn::{Conn, Marks};
+use super::nagle::{self, Query, Wait};
+use super::options;
+use super::reasm::BLOCKS;
+use super::recovery::{Next, Phase};
+use super::span::Span;
+use super::state::{Cause, State};
+use super::window::{self, Room as Offering};
+use super::{Pools, ack};
+use crate::config::Config;
+use crate::emit::{IpOut, OutError, Transport};
+use crate::store::{Env, RxStore, TxStore};
+
+/// What leaves next, or why nothing does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plan {
+    /// Bytes, with our FIN behind them perhaps.
+    Send {
+        /// Where they stand, and how many sequence numbers they take without the FIN.
+        span: Span,
+        /// Our FIN follows.
+        fin: bool,
+        /// They were sent before.
+        again: Again,
+    },
+    /// Nothing more.
+    Stop(Why),
+}
+
+/// Whether bytes were sent before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Again {
+    /// Never.
+    New,
+    /// They are deemed lost.
+    Lost,
+    /// They may be lost (RFC 6675 4, rule 4).
+    Rescue,
+}
+
+/// Why nothing leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// There is nothing to send.
+    Done,
+    /// The peer's window is shut, or too small to be worth a segment.
+    Window,
+    /// The congestion window is used up.
+    Congestion,
+    /// A small segment is on its way, and more may come (Nagle).
+    Nagle,
+    /// The owner collects (cork).
+    Cork,
+    /// The connection's state lets nothing out.
+    State,
+}
+
+/// What [`next`] looks at.
+pub(crate) struct View {
+    /// The state lets data out.
+    pub may_transmit: bool,
+    /// SND.UNA and SND.NXT.
+    pub una: Seq,
+    pub nxt: Seq,
+    /// Behind the last byte that was written.
+    pub end: Seq,
+    /// Our FIN is due behind the last byte, and whether it was sent.
+    pub shut: bool,
+    pub fin_sent: bool,
+    /// What the peer's window still takes, and the most it ever took.
+    pub usable: u32,
+    pub max_wnd: u32,
+    /// Payload of a full segment; and of the largest piece that may be handed over at once, a multiple of it.
+    pub mss: u32,
+    pub piece: u32,
+    /// What recovery says leaves next, and how many bytes congestion control lets out.
+    pub next: Next,
+    pub allowance: u32,
+    /// A small segment is in flight.
+    pub small_unacked: bool,
+    pub nodelay: bool,
+    pub cork: bool,
+    /// The wait for a larger window is over.
+    pub force: bool,
+}
+
+/// What leaves next: lost bytes before new ones, within congestion window, peer's window and piece.
+pub(crate) fn next(v: &View) -> Plan {
+    if !v.may_transmit {
+        return Plan::Stop(Why::State);
+    }
+    match v.next {
+        Next::Nothing => Plan::Stop(if v.has_unsent() { Why::Window } else { Why::Done }),
+        Next::Retransmit(span) => v.again(span, Again::Lost),
+        Next::Rescue(span) => v.again(span, Again::Rescue),
+        Next::New => v.fresh(),
+    }
+}
+
+impl View {
+    /// Whether bytes, or the FIN, were never sent.
+    fn has_unsent(&self) -> bool {
+        !self.fin_sent && (self.shut || self.end.gt(self.nxt))
+    }
+
+    /// Bytes, or the FIN, that are sent again.
+    fn again(&self, span: Span, again: Again) -> Plan {
+        if self.allowance < span.len().min(self.mss) {
+            return Plan::Stop(Why::Congestion);
+        }
+        // The FIN has a number of its own behind the last byte.
+        let fin = self.fin_sent && span.end == self.end + 1;
+        let end = if fin { self.end } else { span.end };
+        Plan::Send { span: Span::new(span.start, end), fin, again }
+    }
+
+    /// New bytes, or the FIN.
+    fn fresh(&self) -> Plan {
+        if self.fin_sent {
+            return Plan::Stop(Why::Done);
+        }
+        let unsent = self.end.since(self.nxt);
+        if unsent == 0 {
+            if !self.shut {
+                return Plan::Stop(Why::Done);
+            }
+            // A FIN takes a number of the peer's window like a byte.
+            return if self.usable == 0 { Plan::Stop(Why::Window) } else { self.send(0) };
+        }
+        let query = Query {
+            unsent,
+            usable: self.usable,
+            mss: self.mss,
+            flight: self.nxt.since(self.una),
+            small_unacked: self.small_unacked,
+            max_wnd: self.max_wnd,
+            nodelay: self.nodelay,
+            cork: self.cork,
+            fin: self.shut,
+            overdue: self.force,
+        };
+        match nagle::may_send(&query) {
+            Ok(_) => {}
+            Err(Wait::Nothing) => return Plan::Stop(Why::Done),
+            Err(Wait::NoWindow | Wait::SillyWindow) => return Plan::Stop(Why::Window),
+            Err(Wait::Nagle) => return Plan::Stop(Why::Nagle),
+            Err(Wait::Cork) => return Plan::Stop(Why::Cork),
+        }
+        let wanted = unsent.min(self.usable);
+        if self.allowance < wanted.min(self.mss) {
+            return Plan::Stop(Why::Congestion);
+        }
+        let mut len = wanted.min(self.allowance).min(self.piece);
+        // What is not the end leaves in full segments, and so does what ends in a small one that must wait; the rest is asked about again.
+        let tail_waits = !(self.shut || self.nodelay && !self.cork) && (self.cork || self.small_unacked);
+        if len > self.mss && (len < unsent || tail_waits) {
+            len -= len % self.mss;
+        }
+        self.send(len)
+    }
+
+    fn send(&self, len: u32) -> Plan {
+        let span = Span::with_len(self.nxt, len);
+        Plan::Send { span, fin: self.shut && span.end == self.end && self.usable > len, again: Again::New }
+    }
+}
+
+/// What became of a connection's turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// All that may leave has left.
+    Done,
+    /// The quantum is used up; there is more.
+    More,
+    /// The interface takes no more just now.
+    Full,
+}
+
+/// One connection's turn to send.
+pub(crate) fn emit_conn<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+) -> Turn {
+    let result = if c.marks.has(Marks::RST_DUE) {
+        emit_reset(now, c, p, out).map(|()| Turn::Done)
+    } else if c.marks.has(Marks::SYN_DUE) {
+        emit_syn(now, c, p, config, out).map(|()| Turn::Done)
+    } else {
+        emit_data(now, c, p, config, out)
+    };
+    match result {
+        Ok(turn) => turn,
+        Err(OutError::Full) => Turn::Full,
+        Err(OutError::TooBig { mtu }) => {
+            let before = c.mss;
+            c.path_takes(mtu);
+            if c.mss < before {
+                return Turn::More;
+            }
+            no_way_out(now, c, p, config);
+            Turn::Done
+        }
+        // There is no way out just now. The retransmission timer looks again; what was planned counts as sent and lost.
+        Err(OutError::NoRoute | OutError::Down) => {
+            no_way_out(now, c, p, config);
+            Turn::Done
+        }
+    }
+}
+
+/// Nothing can leave: what waits is looked at again when the retransmission timer fires.
+fn no_way_out<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, config: &Config) {
+    c.marks.clear(Marks::ACK_NOW.with(Marks::PROBE_DUE).with(Marks::FORCE).with(Marks::SYN_DUE));
+    if c.marks.has(Marks::RST_DUE) {
+        c.marks.clear(Marks::RST_DUE);
+        c.marks.set(Marks::GONE);
+        return;
+    }
+    let waits = c.outstanding() > 0 || !c.state.is_synchronized() || ack::has_unsent(c, p);
+    if waits && !c.times.rto.is_set() {
+        if c.outstanding() == 0 && c.state.is_synchronized() {
+            c.marks.set(Marks::PERSIST);
+        }
+        c.times.rto = now + c.rtt.rto(&config.tcp);
+        c.stuck(now);
+    }
+}
+
+/// Data, then whatever ACK, probe or window update is still due.
+fn emit_data<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+) -> Result<Turn, OutError> {
+    let mut quantum = config.tcp.quantum.max(1);
+    if c.state.may_transmit() && (c.recovery.phase() != Phase::Open || ack::has_unsent(c, p)) {
+        let path = out.path(&mut c.route, &c.key)?;
+        c.path_takes(path.mtu);
+        if c.outstanding() == 0 && c.times.sent.is_set() {
+            c.cc.on_idle(now.since(c.times.sent), c.rtt.rto(&config.tcp));
+        }
+        loop {
+            let view = view(c, p, path.max_tcp_segmented_payload);
+            match next(&view) {
+                Plan::Send { span, fin, again } => {
+                    if quantum == 0 {
+                        return Ok(Turn::More);
+                    }
+                    let sent = emit_span(now, c, p, config, out, span, fin, again)?;
+                    quantum = quantum.saturating_sub(sent.max(1));
+                }
+                Plan::Stop(why) => {
+                    stopped(now, c, config, why);
+                    break;
+                }
+            }
+        }
+    }
+    c.marks.clear(Marks::FORCE);
+    if c.marks.has(Marks::PROBE_DUE) {
+        // A probe repeats the number before SND.UNA without any bytes: a receiver must answer such a segment with its ACK and window
+        // (RFC 9293 3.10.7.4, step 1), and nothing has to be remembered about it.
+        emit_bare(now, c, p, config, out, c.snd.una - 1)?;
+        c.marks.clear(Marks::PROBE_DUE);
+    }
+    if c.marks.has(Marks::ACK_NOW) {
+        emit_bare(now, c, p, config, out, c.snd.nxt)?;
+    }
+    Ok(Turn::Done)
+}
+
+/// What the plan looks at, from the connection as it is.
+fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
+    let board = c.sack.and_then(|h| p.boards.get(h));
+    let mss = u32::from(c.mss) - extra_options(c);
+    let (una, nxt) = (c.snd.una, c.snd.nxt);
+    let shut = c.marks.has(Marks::SHUT);
+    let fin_sent = c.marks.has(Marks::FIN_SENT);
+    let end = if shut { c.snd.end } else { una + p.tx.len(&c.tx) };
+    let usable = c.snd.usable();
+    let unsent = !fin_sent && usable > 0 && (shut || end.gt(nxt));
+    let cwnd = c.cc.cwnd();
+    View {
+        may_transmit: c.state.may_transmit(),
+        una,
+        nxt,
+        end,
+        shut,
+        fin_sent,
+        usable,
+        max_wnd: c.snd.max_wnd,
+        mss,
+        piece: (max_piece / mss * mss).max(mss),
+        next: c.recovery.next(una, nxt, mss, board, unsent),
+        allowance: c.recovery.allowance(cwnd, una, nxt, mss, board),
+        small_unacked: c.snd.small.gt(una),
+        nodelay: c.options.nodelay,
+        cork: c.options.cork,
+        force: c.marks.has(Marks::FORCE),
+    }
+}
+
+/// Bytes that SACK blocks take from the payload of a segment.
+fn extra_options<E: Env>(c: &Conn<E>) -> u32 {
+    if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) { MOST_SACK_BYTES } else { 0 }
+}
+
+/// SACK blocks beside timestamps: two paddings, type, length and three blocks.
+const MOST_SACK_BYTES: u32 = 28;
+
+/// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
+fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, why: Why) {
+    if why == Why::Window && c.outstanding() == 0 && !c.marks.has(Marks::PERSIST) {
+        c.marks.set(Marks::PERSIST);
+        c.times.rto = now + c.rtt.rto(&config.tcp);
+        c.stuck(now);
+    }
+}
+
+impl<E: Env> Conn<E> {
+    /// From now on something waits for the peer, if nothing did before.
+    fn stuck(&mut self, now: Instant) {
+        if !self.times.stuck_since.is_set() {
+            self.times.stuck_since = now;
+        }
+    }
+
+    /// The path takes IP packets of up to `mtu` bytes (RFC 8201; RFC 9293 3.7.1): the payload follows, within what the peer announced.
+    pub(crate) fn path_takes(&mut self, mtu: u32) {
+        let headers = if self.key.remote.is_v6() { 60 } else { 40 };
+        let fits = mtu.saturating_sub(headers).clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
+        let stamps = if self.marks.has(Marks::TS) { 12 } else { 0 };
+        let mss = self.peer_mss.min(fits).max(options::MIN_MSS) - stamps;
+        if mss != self.mss {
+            self.mss = mss;
+            self.cc.set_mss(mss);
+        }
+    }
+
+    /// The window to offer now.
+    fn offering(&self, rx: &E::Rx, config: &Config) -> Offering {
+        let limit = config.tcp.max_receive_window;
+        Offering {
+            nxt: self.rcv.nxt,
+            edge: self.rcv.edge,
+            room: rx.room(&self.rx).min(limit),
+            limit,
+            mss: u32::from(self.rcv_mss),
+            scale: self.rcv.shift,
+        }
+    }
+
+    /// Whether the owner has read so much that the peer should be told at once (RFC 9293 3.8.6.2.2).
+    pub(crate) fn window_is_news(&self, rx: &E::Rx, config: &Config) -> bool {
+        self.state.is_synchronized() && self.state.peer_may_send() && self.offering(rx, config).worth_telling()
+    }
+
+    /// The header of a segment that leaves now, with ACK, window and options of an open connection.
+    fn header(&self, now: Instant, seq: Seq, window: u16, sack: SackBlocks) -> Segment {
+        Segment {
+            src_port: self.key.local_port,
+            dst_port: self.key.remote_port,
+            seq,
+            ack: self.rcv.nxt,
+            flags: Flags::ACK,
+            header_len: 0,
+            wnd: window,
+            urg: 0,
+            opts: TcpOptions {
+                ts: self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts.recent)),
+                sack,
+                ..TcpOptions::NONE
+            },
+        }
+    }
+
+    /// The blocks of the SACK option (RFC 2018, RFC 2883).
+    fn sack_blocks(&self, p: &Pools<E>) -> SackBlocks {
+        let mut blocks = SackBlocks::NONE;
+        if !self.marks.has(Marks::SACK) || !self.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+            return blocks;
+        }
+        let duplicate = Some(self.duplicate).filter(|_| self.marks.has(Marks::DUPLICATE));
+        let most = if self.marks.has(Marks::TS) { 3 } else { BLOCKS };
+        let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
+        let n = match self.reasm.and_then(|h| p.reasm.get(h)) {
+            Some(map) => map.sack_blocks(duplicate, &mut spans, most),
+            None => duplicate.map_or(0, |d| {
+                spans[0] = d;
+                1
+            }),
+        };
+        for span in &spans[..n] {
+            blocks.push(span.start, span.end);
+        }
+        blocks
+    }
+
+    /// A segment with our ACK and window has left.
+    fn ack_left(&mut self, edge: Seq) {
+        self.rcv.acked = self.rcv.nxt;
+        self.rcv.edge = edge;
+        self.delack = Instant::NEVER;
+        self.marks.clear(Marks::ACK_NOW.with(Marks::DUPLICATE));
+        self.tally.segs_out = self.tally.segs_out.wrapping_add(1);
+    }
+}
+
+/// Sends `span`, with our FIN behind it perhaps. Returns the payload bytes that left.
+#[allow(clippy::too_many_arguments)]
+fn emit_span<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+    span: Span,
+    fin: bool,
+    again: Again,
+) -> Result<u32, OutError> {
+    let offer = c.offering(&p.rx, config).offer();
+    let sack = c.sack_blocks(p);
+    let mut seg = c.header(now, span.start, offer.field, sack);
+    let len = span.len();
+    if fin {
+        seg.flags |= Flags::FIN;
+    }
+    let is_last = span.end == c.snd.end && c.marks.has(Marks::SHUT);
+    if len > 0 && (is_last || span.end == c.data_front() + p.tx.len(&c.tx)) {
+        // RFC 9293 3.9.1.2: PSH where the written bytes end.
+        seg.flags |= Flags::PSH;
+    }
+    put_urgent(c, &mut seg);
+    let header_len = seg.opts.header_len();
+    let mss = u32::from(c.mss) - extra_options(c);
+    let segment_size = if len > mss { mss as u16 } else { 0 };
+    let mut room =
+        out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.options.tos, c.options.ttl)?;
+    let l4 = room.l4();
+    emit_header(&seg, l4);
+    let at = span.start.since(c.snd.una);
+    let copied = p.tx.peek(&mut c.tx, at, &mut l4[header_len..]) as u32;
+    if copied < len {
+        // The store promised these bytes and does not have them: nothing is sent rather than something else.
+        debug_assert!(false, "the send store lost {} bytes", len - copied);
+        out.counters.tcp.broken += 1;
+        c.fail(crate::error::Failure::Broken);
+        return Ok(0);
+    }
+    let done = room.finish(header_len + len as usize, Transport::Tcp { header_len: header_len as u8, segment_size });
+    out.commit(done);
+    c.ack_left(offer.edge);
+    let segments = len.div_ceil(mss).max(1);
+    out.counters.tcp.segs_out += u64::from(segments);
+    c.tally.segs_out = c.tally.segs_out.wrapping_add(segments - 1);
+    sent(now, c, config, span, fin, again);
+    if again != Again::New {
+        out.counters.tcp.retransmitted_segs += u64::from(segments);
+    }
+    Ok(len)
+}
+
+/// Announces urgent data that lies ahead of the segment, as far as 16 bits can point (RFC 6093).
+fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
+    if c.marks.has(Marks::SEND_URGENT) && c.snd.urgent.gt(seg.seq) {
+        seg.flags |= Flags::URG;
+        seg.urg = c.snd.urgent.since(seg.seq).min(u32::from(u16::MAX)) as u16;
+    }
+}
+
+/// Notes that `span`, and perhaps the FIN, left.
+fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, fin: bool, again: Again) {
+    let len = span.len();
+    let end = if fin { span.end + 1 } else { span.end };
+    c.tally.bytes_sent += u64::from(len);
+    c.times.sent = now;
+    match again {
+        Again::New => {
+            if !c.marks.has(Marks::TIMING) {
+                c.marks.set(Marks::TIMING);
+                c.timed_seq = end;
+                c.times.timed = now;
+            }
+            if len % u32::from(c.mss) != 0 {
+                c.snd.small = span.end;
+            }
+            c.snd.nxt = end;
+            if fin && !c.marks.has(Marks::FIN_SENT) {
+                c.marks.set(Marks::FIN_SENT);
+                c.go(Cause::FinSent);
+            }
+            c.cc.on_sent(c.snd.una, c.snd.nxt);
+        }
+        Again::Lost | Again::Rescue => {
+            // Karn: an ACK could be for either copy.
+            if c.timed_seq.gt(span.start) {
+                c.marks.clear(Marks::TIMING);
+            }
+            c.tally.bytes_retransmitted += u64::from(len);
+            c.tally.segs_retransmitted += 1;
+            match again {
+                Again::Rescue => c.recovery.on_rescued(),
+                _ => c.recovery.on_retransmitted(Span::new(span.start, end)),
+            }
+        }
+    }
+    // RFC 6298 5.1: the timer runs while something is in flight.
+    if c.marks.has(Marks::PERSIST) || !c.times.rto.is_set() {
+        c.marks.clear(Marks::PERSIST);
+        c.times.rto = now + c.rtt.rto(&config.tcp);
+    }
+    c.stuck(now);
+}
+
+/// A segment without payload: an ACK, or a probe when `seq` lies before SND.UNA.
+fn emit_bare<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+    seq: Seq,
+) -> Result<(), OutError> {
+    let offer = c.offering(&p.rx, config).offer();
+    let mut seg = c.header(now, seq, offer.field, c.sack_blocks(p));
+    put_urgent(c, &mut seg);
+    put(c, out, &seg)?;
+    c.ack_left(offer.edge);
+    Ok(())
+}
+
+/// Sends a segment that is nothing but a header.
+fn put<E: Env, S: Sink>(c: &mut Conn<E>, out: &mut IpOut<'_, S>, seg: &Segment) -> Result<(), OutError> {
+    let header_len = seg.opts.header_len();
+    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, header_len, c.options.tos, c.options.ttl)?;
+    emit_header(seg, room.l4());
+    let done = room.finish(header_len, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
+    out.commit(done);
+    out.counters.tcp.segs_out += 1;
+    Ok(())
+}
+
+/// Our SYN, or SYN and ACK in a simultaneous open.
+fn emit_syn<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+) -> Result<(), OutError> {
+    let answers = c.state == State::SynReceived;
+    let offer = options::ours(&config.tcp, c.our_mss, c.options.max_segment);
+    let room = p.rx.room(&c.rx).min(config.tcp.max_receive_window);
+    // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
+    let says = |mark| !answers || c.marks.has(mark);
+    let seg = Segment {
+        src_port: c.key.local_port,
+        dst_port: c.key.remote_port,
+        seq: c.iss,
+        ack: if answers { c.rcv.nxt } else { Seq(0) },
+        flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
+        header_len: 0,
+        wnd: window::syn_field(room),
+        urg: 0,
+        opts: TcpOptions {
+            mss: offer.mss,
+            wscale: offer.scale.filter(|_| says(Marks::SCALE)),
+            ts: offer.ts.filter(|_| says(Marks::TS)).map(|_| (c.stamp(now), if answers { c.ts.recent } else { 0 })),
+            sack_permitted: offer.sack && says(Marks::SACK),
+            ..TcpOptions::NONE
+        },
+    };
+    put(c, out, &seg)?;
+    c.marks.clear(Marks::SYN_DUE.with(Marks::ACK_NOW));
+    c.tally.segs_out = c.tally.segs_out.wrapping_add(1);
+    if answers {
+        c.rcv.edge = c.rcv.edge.max(c.rcv.nxt + u32::from(seg.wnd));
+        c.rcv.acked = c.rcv.nxt;
+    } else {
+        // No number to count it from yet: the length itself.
+        c.rcv.edge = Seq(u32::from(seg.wnd));
+    }
+    c.snd.nxt = c.iss + 1;
+    if c.marks.has(Marks::SYN_AGAIN) {
+        c.tally.segs_retransmitted += 1;
+        out.counters.tcp.retransmitted_segs += 1;
+    } else if !c.marks.has(Marks::TIMING) {
+        c.marks.set(Marks::TIMING);
+        c.times.timed = now;
+        c.timed_seq = c.snd.nxt;
+    }
+    if !c.times.rto.is_set() {
+        c.times.rto = now + c.rtt.rto(&config.tcp);
+    }
+    c.stuck(now);
+    Ok(())
+}
+
+/// The last segment of a connection that is given up (RFC 9293 3.10.5).
+fn emit_reset<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    _p: &mut Pools<E>,
+    out: &mut IpOut<'_, S>,
+) -> Result<(), OutError> {
+    let mut seg = c.header(now, c.snd.nxt, 0, SackBlocks::NONE);
+    seg.flags = Flags::RST | Flags::ACK;
+    put(c, out, &seg)?;
+    out.counters.tcp.resets_out += 1;
+    c.marks.clear(Marks::RST_DUE);
+    c.marks.set(Marks::GONE);
+    Ok(())
+}

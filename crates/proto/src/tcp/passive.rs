@@ -1,0 +1,288 @@
+//! Segments for which there is no flow: a listener's SYNs and cookies, and everything that gets a reset (RFC 9293 3.10.7.1 and 3.10.7.2).
+
+use clearway_base::{Duration, Instant};
+use clearway_pkt::{Buf, RxMeta};
+use clearway_wire::{Flags, Segment, Seq};
+
+use super::conn::{Conn, Marks, stamp};
+use super::cookie::{self, CookieOptions};
+use super::half::{self, Half, SACKS, SCALING, STAMPS};
+use super::options::{self, Agreed, Offered};
+use super::state::State;
+use super::{Cx, Tcp, active, isn, window};
+use crate::config::ConnOptions;
+use crate::counters::Drop;
+use crate::flow::{FlowKey, FlowRef, LifePhase};
+use crate::stack::ListenerId;
+use crate::store::{Env, RxStore, TxStore};
+
+/// How long after the last cookie an ACK is still held against cookies: as long as one may be good.
+const COOKIE_LIFE: Duration = Duration::from_secs(128);
+
+/// What a new ISN stays ahead of the old connection's numbers at least, when a TIME-WAIT pair is used again (RFC 9293 3.6.1).
+const REUSE_GAP: u32 = 1 << 17;
+
+/// What an open connection grows from when a stranger's handshake is complete.
+pub(crate) struct Seeds {
+    pub key: FlowKey,
+    pub listener: ListenerId,
+    pub irs: Seq,
+    pub iss: Seq,
+    pub agreed: Agreed,
+    pub ts_recent: u32,
+    /// From SYN-ACK to ACK, when only one SYN-ACK was sent.
+    pub round_trip: Option<Duration>,
+    /// The half-open record that it replaces; None for a cookie.
+    pub half: Option<u32>,
+}
+
+impl<E: Env> Tcp<E> {
+    /// A segment that belongs to no flow.
+    pub(super) fn on_unknown(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        seg: &Segment,
+        meta: &RxMeta,
+        buf: E::Buf,
+    ) -> Result<(), Drop> {
+        let len = buf.bytes().len() as u32;
+        if seg.flags.rst() {
+            return Err(Drop::TcpResetForNobody);
+        }
+        let Some(listener) = self.listeners.find(key.table, key.local_endpoint()) else {
+            cx.reset_for(key, seg, len);
+            return Err(Drop::TcpPortClosed);
+        };
+        if seg.flags.ack() {
+            if !seg.flags.syn() && self.cookies_until >= now {
+                return self.on_cookie(now, cx, key, listener, seg, meta, buf);
+            }
+            cx.reset_for(key, seg, len);
+            return Err(Drop::TcpNoHandshake);
+        }
+        if !seg.flags.syn() || seg.flags.fin() {
+            // Nothing that opens a connection: no flags at all, FIN alone, or SYN and FIN at once. Nobody honest sends that, and
+            // silence tells a scanner least (RFC 9293 3.10.7.2, third to fifth).
+            return Err(Drop::TcpBadFlags);
+        }
+        self.on_syn(now, cx, key, listener, seg, None)
+    }
+
+    /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay ahead of.
+    pub(super) fn on_syn(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        id: ListenerId,
+        seg: &Segment,
+        after: Option<Seq>,
+    ) -> Result<(), Drop> {
+        let Some(listener) = self.listeners.get(id) else {
+            return Err(Drop::TcpPortClosed);
+        };
+        if listener.queue.len() >= listener.backlog {
+            return Err(Drop::TcpAcceptQueueFull);
+        }
+        let full = listener.half >= listener.backlog || self.half.is_full() || self.flows.is_full();
+        if full && !cx.config.tcp.syn_cookies {
+            return Err(Drop::TcpBacklogFull);
+        }
+        let max_segment = listener.options.max_segment;
+        let offered = Offered::from(&seg.opts);
+        let agreed = options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), cx.link_mss(key), max_segment);
+        if full {
+            self.answer_with_cookie(now, cx, key, id, seg, agreed);
+            return Ok(());
+        }
+        let mut iss = isn::isn(&self.secret, key.local_endpoint(), key.remote_endpoint(), now);
+        if let Some(old) = after.filter(|old| iss.le(*old)) {
+            iss = old + REUSE_GAP;
+        }
+        let bits = |on: bool, bit| if on { bit } else { 0 };
+        let half = Half {
+            key: *key,
+            tries: 0,
+            challenges: 0,
+            irs: seg.seq,
+            iss,
+            ts_recent: offered.ts.map_or(0, |(val, _)| val),
+            mss: agreed.mss,
+            snd_scale: agreed.snd_scale,
+            agreed: bits(agreed.scaling, SCALING) | bits(agreed.ts, STAMPS) | bits(agreed.sack, SACKS),
+            since: now,
+            listener: id,
+        };
+        self.answer_half(now, cx, &half);
+        let Some(handle) = self.half.insert(half) else {
+            return Err(Drop::TcpBacklogFull);
+        };
+        if !self.flows.insert(self.flows.hash(key), FlowRef::new(LifePhase::Half, handle.index())) {
+            self.half.remove(handle);
+            return Err(Drop::TcpBacklogFull);
+        }
+        self.half_wheel.arm(handle.index(), now + cx.config.tcp.rto_initial);
+        if let Some(listener) = self.listeners.get_mut(id) {
+            listener.half += 1;
+        }
+        Ok(())
+    }
+
+    /// There is no room to remember the SYN: the SYN-ACK carries all that must be known (RFC 4987 3.6).
+    fn answer_with_cookie(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        id: ListenerId,
+        seg: &Segment,
+        mut agreed: Agreed,
+    ) {
+        let Some(listener) = self.listeners.get(id) else { return };
+        let iss = cookie::make(&self.secret, key.local_endpoint(), key.remote_endpoint(), seg.seq, agreed.mss, now);
+        let stamps = seg.opts.ts.filter(|_| agreed.ts).map(|(val, _)| {
+            let ours = stamp(now, isn::ts_offset(&self.secret, key.local, key.remote));
+            let kept =
+                CookieOptions { sack: agreed.sack, ecn: false, scale: agreed.scaling.then_some(agreed.snd_scale) };
+            (cookie::put_options(ours, kept), val)
+        });
+        if stamps.is_none() {
+            // Without timestamps there is no place to keep them.
+            agreed.sack = false;
+            agreed.scaling = false;
+        }
+        let max_segment = listener.options.max_segment;
+        let our_mss = options::ours(&cx.config.tcp, cx.link_mss(key), max_segment).mss.unwrap_or(options::MIN_MSS);
+        let answer = half::syn_ack(cx.config, key, iss, seg.seq, our_mss, &agreed, stamps);
+        let (tos, ttl) = (listener.options.tos, listener.options.ttl);
+        self.cookies_until = now + COOKIE_LIFE;
+        cx.counters.tcp.syn_cookies_sent += 1;
+        cx.reply(key, answer, tos, ttl);
+    }
+
+    /// An ACK for a listener: a cookie that comes back, perhaps.
+    #[allow(clippy::too_many_arguments)]
+    fn on_cookie(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        id: ListenerId,
+        seg: &Segment,
+        meta: &RxMeta,
+        buf: E::Buf,
+    ) -> Result<(), Drop> {
+        let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
+        let (irs, iss) = (seg.seq - 1, seg.ack - 1);
+        let Some(mss) = cookie::check(&self.secret, local, remote, irs, iss, now) else {
+            cx.counters.tcp.syn_cookies_failed += 1;
+            cx.reset_for(key, seg, buf.bytes().len() as u32);
+            return Err(Drop::TcpNoHandshake);
+        };
+        let kept = seg.opts.ts.filter(|_| cx.config.tcp.timestamps).map(|(_, echo)| cookie::take_options(echo));
+        let scale = kept.and_then(|k| k.scale);
+        let agreed = Agreed {
+            snd_scale: scale.unwrap_or(0).min(window::MAX_SCALE),
+            rcv_scale: if scale.is_some() { window::scale_for(cx.config.tcp.max_receive_window) } else { 0 },
+            scaling: scale.is_some(),
+            ts: kept.is_some(),
+            sack: kept.is_some_and(|k| k.sack) && cx.config.tcp.sack,
+            mss,
+        };
+        let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
+        let seeds = Seeds { key: *key, listener: id, irs, iss, agreed, ts_recent, round_trip: None, half: None };
+        let open = self.make_open(now, cx, &seeds, seg)?;
+        cx.counters.tcp.syn_cookies_accepted += 1;
+        self.deliver(now, cx, open, seg, meta, buf)
+    }
+
+    /// A stranger's handshake is complete: makes the open connection, in ESTABLISHED, and queues it for accept. Its first segment, `seg`,
+    /// is still to be delivered. When there is no room nothing changes: the peer's next segment tries again.
+    pub(super) fn make_open(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        seeds: &Seeds,
+        seg: &Segment,
+    ) -> Result<u32, Drop> {
+        let Some(listener) = self.listeners.get(seeds.listener) else {
+            if let Some(index) = seeds.half {
+                self.forget_half(index);
+            }
+            cx.reset_for(&seeds.key, seg, 0);
+            return Err(Drop::TcpPortClosed);
+        };
+        if listener.queue.len() >= listener.backlog {
+            return Err(Drop::TcpAcceptQueueFull);
+        }
+        let (token, conn_options) = (listener.token, listener.options);
+        if !self.room_for_one(cx) || (seeds.half.is_none() && self.flows.is_full()) {
+            return Err(Drop::TcpConnectionsFull);
+        }
+        let mut conn = self.new_conn(now, cx, seeds.key, token, conn_options, seeds.iss).ok_or(Drop::TcpNoMemory)?;
+        conn.state = State::Established;
+        conn.marks.set(Marks::PENDING);
+        conn.listener = Some(seeds.listener);
+        conn.irs = seeds.irs;
+        conn.rcv.nxt = seeds.irs + 1;
+        conn.rcv.acked = conn.rcv.nxt;
+        conn.rcv.edge = conn.rcv.nxt + u32::from(half::first_window(cx.config));
+        conn.apply(&seeds.agreed, seeds.ts_recent, now);
+        conn.snd.nxt = seeds.iss + 1;
+        if let Some(round_trip) = seeds.round_trip {
+            conn.rtt.on_sample(round_trip, 1, conn.mss);
+        }
+        conn.snd.set_window(u32::from(seg.wnd) << conn.snd.shift, seg.seq, seg.ack);
+        active::established(now, &mut conn, &self.pools, cx);
+        let Some(handle) = self.open.insert(conn) else {
+            return Err(Drop::TcpConnectionsFull);
+        };
+        let index = handle.index();
+        let to = FlowRef::new(LifePhase::Open, index);
+        let hash = self.flows.hash(&seeds.key);
+        match seeds.half {
+            Some(half) => {
+                self.take_half(half);
+                self.flows.moved(hash, FlowRef::new(LifePhase::Half, half), to);
+            }
+            None => {
+                // There is room: it was looked at above. Should the table refuse all the same, the connection goes again.
+                if !self.flows.insert(hash, to) {
+                    self.discard(handle);
+                    return Err(Drop::TcpConnectionsFull);
+                }
+            }
+        }
+        if let Some(listener) = self.listeners.get_mut(seeds.listener) {
+            listener.queue.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        }
+        self.listeners.mark(seeds.listener);
+        cx.counters.tcp.passive_opens += 1;
+        Ok(index)
+    }
+
+    /// A record with everything that is the same for all new connections; None when the stores have no memory for it.
+    pub(super) fn new_conn(
+        &mut self,
+        now: Instant,
+        cx: &Cx<'_>,
+        key: FlowKey,
+        token: u64,
+        conn_options: ConnOptions,
+        iss: Seq,
+    ) -> Option<Conn<E>> {
+        let rx = self.pools.rx.open(token)?;
+        let Some(tx) = self.pools.tx.open(token) else {
+            self.pools.rx.close(rx);
+            return None;
+        };
+        let our_mss = options::ours(&cx.config.tcp, cx.link_mss(&key), conn_options.max_segment).mss;
+        let offset = isn::ts_offset(&self.secret, key.local, key.remote);
+        Some(Conn::fresh(now, key, rx, tx, conn_options, token, iss, our_mss.unwrap_or(options::MIN_MSS), offset))
+    }
+}
+
+/// Control bits that say what a segment is for.
+pub(crate) const CONTROL: Flags = Flags(Flags::SYN.0 | Flags::ACK.0 | Flags::RST.0 | Flags::FIN.0);

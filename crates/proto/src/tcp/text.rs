@@ -1,0 +1,153 @@
+//! RFC 9293 3.10.7.4, step 7: received bytes go to the store, in order or ahead of a hole, and the ACK for them is planned.
+
+use clearway_base::Instant;
+use clearway_pkt::{Buf, RxMeta};
+use clearway_wire::{Segment, Seq};
+
+use super::conn::{Conn, Marks};
+use super::reasm::{self, Reasm};
+use super::span::Span;
+use super::{Cx, Pools};
+use crate::counters::Drop;
+use crate::event::ConnEvents;
+use crate::store::{Env, RxStore};
+
+/// Step 7: the payload of a segment whose sequence number, reset, SYN and ACK were looked at.
+#[inline]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn step_7_text<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    meta: &RxMeta,
+    mut buf: E::Buf,
+    len: u32,
+) -> Result<(), Drop> {
+    if c.marks.has(Marks::ORPHAN) {
+        return nobody_reads(c, cx, seg, len);
+    }
+    let cut = c.rcv.cut(seg.seq, len, false);
+    if cut.len < len {
+        // Part of it, or all, was here before or lies beyond the window: the peer shall know soon where we are.
+        c.ack_now();
+        if cut.front > 0 {
+            note_duplicate(c, p, seg.seq, len);
+        }
+        if cut.len == 0 {
+            return Err(if cut.front == len { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow });
+        }
+        buf.truncate((cut.front + cut.len) as usize);
+        buf.trim_front(cut.front as usize);
+    }
+    measure(c, meta, len);
+    let start = seg.seq + cut.front;
+    if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
+        return out_of_order(c, p, Span::with_len(start, cut.len), buf);
+    }
+    let kept = p.rx.write(&mut c.rx, 0, buf).min(cut.len);
+    p.rx.advance(&mut c.rx, kept);
+    c.rcv.advance(kept);
+    if kept > 0 {
+        c.tell(ConnEvents::READABLE);
+    }
+    plan_ack(now, c, cx);
+    if kept < cut.len {
+        c.ack_now();
+        return Err(Drop::TcpStoreFull);
+    }
+    Ok(())
+}
+
+/// The owner is gone, and these bytes will never be read: the peer is told so with a reset (RFC 9293 3.6.1, RFC 2525 2.17).
+#[cold]
+fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u32) -> Result<(), Drop> {
+    if (seg.seq + len).le(c.rcv.nxt) {
+        c.ack_now();
+        return Err(Drop::TcpDuplicate);
+    }
+    cx.counters.tcp.resets_after_close += 1;
+    c.reset();
+    Err(Drop::TcpAfterClose)
+}
+
+/// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
+#[inline]
+fn measure<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
+    let size = if meta.segment_size == 0 { len } else { u32::from(meta.segment_size) };
+    if size > u32::from(c.rcv_mss) {
+        c.rcv_mss = size.min(u32::from(c.our_mss.max(c.rcv_mss))) as u16;
+    }
+}
+
+/// When the ACK for data in order leaves (RFC 9293 3.8.6.3, RFC 5681 4.2): at once for every second full segment, and at the start of a
+/// connection, when the peer is in slow start and each ACK lets it go faster; else with the next segment, or after a short while.
+#[inline]
+fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
+    if c.quick > 0 {
+        c.quick -= 1;
+        c.ack_now();
+    } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
+        c.ack_now();
+    } else if !c.delack.is_set() {
+        c.delack = now + cx.config.tcp.delayed_ack;
+    }
+}
+
+/// What of `len` bytes at `seq` was here before is reported in the next ACK (RFC 2883).
+pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &Pools<E>, seq: Seq, len: u32) {
+    if !c.marks.has(Marks::SACK) {
+        return;
+    }
+    let map = c.reasm.and_then(|h| p.reasm.get(h));
+    if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
+        c.duplicate = span;
+        c.marks.set(Marks::DUPLICATE);
+    }
+}
+
+/// Bytes ahead of a hole, or that fill one. Each is answered at once (RFC 5681 4.2), so that the peer's loss recovery has its duplicates.
+#[cold]
+fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, mut buf: E::Buf) -> Result<(), Drop> {
+    c.ack_now();
+    if c.reasm.is_none() {
+        c.reasm = p.reasm.insert(Reasm::new());
+    }
+    let Some(map) = c.reasm.and_then(|h| p.reasm.get_mut(h)) else {
+        return Err(Drop::TcpReassemblyFull);
+    };
+    c.marks.set(Marks::HOLE);
+    if let Some(again) = map.duplicate(span).filter(|_| c.marks.has(Marks::SACK)) {
+        c.duplicate = again;
+        c.marks.set(Marks::DUPLICATE);
+    }
+    // Bytes that are here stay as they came first, whatever a later copy says (THREATS 27).
+    let Some(fresh) = map.missing(span) else {
+        return Err(Drop::TcpDuplicate);
+    };
+    let result = if map.can_insert(fresh) {
+        buf.truncate(fresh.end.since(span.start) as usize);
+        buf.trim_front(fresh.start.since(span.start) as usize);
+        let kept = p.rx.write(&mut c.rx, fresh.start.since(c.rcv.nxt), buf).min(fresh.len());
+        let taken = map.insert(Span::with_len(fresh.start, kept));
+        debug_assert!(taken.is_ok());
+        if kept < fresh.len() { Err(Drop::TcpStoreFull) } else { Ok(()) }
+    } else {
+        Err(Drop::TcpReassemblyFull)
+    };
+    let joined = map.contiguous_from(c.rcv.nxt);
+    let is_empty = map.is_empty();
+    if joined > 0 {
+        p.rx.advance(&mut c.rx, joined);
+        c.rcv.advance(joined);
+        c.tell(ConnEvents::READABLE);
+    }
+    if is_empty {
+        c.marks.clear(Marks::HOLE);
+        if let Some(map) = c.reasm.take() {
+            p.reasm.remove(map);
+        }
+    }
+    result
+}

@@ -1,0 +1,161 @@
+//! What happens when time passes. A connection has several deadlines and one place in the wheel, at the earliest of them or before it: a deadline
+//! that moves away is only written down, and the wheel looks again when the old one is due.
+
+use clearway_base::{Duration, Instant};
+
+use super::conn::{Conn, Marks};
+use super::recovery::Phase;
+use super::state::{Cause, State};
+use super::{Cx, Pools};
+use crate::error::Failure;
+use crate::store::Env;
+
+/// Retransmissions for a connection without owner before it is given up: nobody waits for it.
+const ORPHAN_RETRIES: u8 = 8;
+
+/// The earliest instant at which something is to be done.
+#[inline]
+pub(crate) fn earliest<E: Env>(c: &Conn<E>) -> Instant {
+    c.delack.min(c.times.rto).min(c.times.life).min(user_deadline(c))
+}
+
+/// When the user timeout ends a connection that makes no progress (RFC 9293 3.8.3, RFC 5482).
+#[inline]
+fn user_deadline<E: Env>(c: &Conn<E>) -> Instant {
+    if c.options.user_timeout == Duration::ZERO || !c.times.stuck_since.is_set() {
+        return Instant::NEVER;
+    }
+    c.times.stuck_since + c.options.user_timeout
+}
+
+/// The wheel says that something may be due.
+pub(crate) fn on_time<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) {
+    if c.delack <= now {
+        c.delack = Instant::NEVER;
+        c.ack_now();
+    }
+    if user_deadline(c) <= now {
+        give_up(c, cx, Failure::UserTimeout);
+        return;
+    }
+    if c.times.rto <= now {
+        match c.state {
+            State::SynSent | State::SynReceived => on_syn_timeout(now, c, cx),
+            _ if c.marks.has(Marks::PERSIST) => on_persist(now, c, cx),
+            _ => on_retransmit(now, c, p, cx),
+        }
+    }
+    if c.times.life <= now && c.state != State::Closed {
+        on_life(now, c, cx);
+    }
+}
+
+/// The connection is over because the peer does not answer. What the network said about the reason is the better word (RFC 5461 4.1).
+fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, why: Failure) {
+    if c.state.is_synchronized() {
+        cx.counters.tcp.timeouts += 1;
+    } else {
+        cx.counters.tcp.attempt_fails += 1;
+    }
+    let why = match c.soft_error {
+        Some(error) if why == Failure::TimedOut => Failure::Unreachable(error),
+        _ => why,
+    };
+    if c.state != State::Closed {
+        c.go(Cause::Timeout);
+    }
+    c.fail(why);
+}
+
+/// No answer to our SYN, or to our SYN and ACK in a simultaneous open (RFC 9293 3.8.3).
+fn on_syn_timeout<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+    if c.tries >= cx.config.tcp.syn_retries {
+        give_up(c, cx, Failure::TimedOut);
+        return;
+    }
+    c.tries += 1;
+    c.rtt.on_timeout();
+    c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    c.marks.clear(Marks::TIMING);
+    c.marks.set(Marks::SYN_AGAIN.with(Marks::SYN_DUE).with(Marks::EMIT));
+}
+
+/// No acknowledgement of what is in flight (RFC 6298 5.4 to 5.6).
+fn on_retransmit<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) {
+    if c.outstanding() == 0 {
+        c.times.rto = Instant::NEVER;
+        return;
+    }
+    if is_hopeless(c, cx) {
+        give_up(c, cx, Failure::TimedOut);
+        return;
+    }
+    c.tries = c.tries.saturating_add(1);
+    cx.counters.tcp.retransmit_timeouts += 1;
+    c.rtt.on_timeout();
+    c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    c.marks.clear(Marks::TIMING);
+    c.cc.on_rto(c.outstanding(), c.recovery.phase() == Phase::Timeout);
+    let board = c.sack.and_then(|h| p.boards.get_mut(h));
+    c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
+    c.wants_turn();
+}
+
+/// Whether enough was tried (RFC 9293 3.8.3, R2). A user timeout counts instead of the number when there is one.
+fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
+    if c.options.user_timeout != Duration::ZERO {
+        return false;
+    }
+    let most = cx.config.tcp.retries;
+    c.tries >= if c.marks.has(Marks::ORPHAN) { most.min(ORPHAN_RETRIES) } else { most }
+}
+
+/// The window is shut, or too small to be worth a segment (RFC 9293 3.8.6.1). As long as the peer answers, `tries` starts over with every answer,
+/// and this goes on; the user timeout, the owner, or the need for the orphan's memory ends it (THREATS 17).
+fn on_persist<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+    if is_hopeless(c, cx) {
+        give_up(c, cx, Failure::TimedOut);
+        return;
+    }
+    c.tries = c.tries.saturating_add(1);
+    cx.counters.tcp.window_probes += 1;
+    c.rtt.on_timeout();
+    c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    // What fits into a small window goes; into a shut one goes a probe.
+    let what = if c.snd.usable() > 0 { Marks::FORCE } else { Marks::PROBE_DUE };
+    c.marks.set(what.with(Marks::EMIT));
+}
+
+/// Keepalive, or the end of FIN-WAIT-2.
+fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+    c.times.life = Instant::NEVER;
+    if c.state == State::FinWait2 && c.marks.has(Marks::ORPHAN) {
+        cx.counters.tcp.fin_wait_2_timeouts += 1;
+        c.go(Cause::Timeout);
+        c.end();
+        return;
+    }
+    let Some(keepalive) = c.options.keepalive.filter(|_| c.state.is_synchronized()) else {
+        return;
+    };
+    let due = c.heard + keepalive.idle;
+    if !c.marks.has(Marks::PROBING) && (due > now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST)) {
+        // It was heard meanwhile, or other timers look after it.
+        c.times.life = if due > now { due } else { now + keepalive.idle };
+        return;
+    }
+    if c.marks.has(Marks::PROBING) && c.tries >= keepalive.count.max(1) {
+        cx.counters.tcp.timeouts += 1;
+        c.failure = Some(Failure::KeepaliveTimedOut);
+        c.tell(crate::event::ConnEvents::FAILED);
+        c.reset();
+        return;
+    }
+    if !c.marks.has(Marks::PROBING) {
+        c.tries = 0;
+    }
+    c.tries += 1;
+    cx.counters.tcp.keepalives_out += 1;
+    c.marks.set(Marks::PROBING.with(Marks::PROBE_DUE).with(Marks::EMIT));
+    c.times.life = now + keepalive.interval;
+}

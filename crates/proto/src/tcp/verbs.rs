@@ -1,0 +1,406 @@
+//! What owners do to their connections and listeners. Each verb marks, and `settle` does the rest.
+
+use clearway_base::{Handle, Instant, Link, List};
+use clearway_wire::{Addr, Endpoint};
+
+use super::conn::{Conn, Marks};
+use super::recovery;
+use super::state::State;
+use super::{Cx, Tcp, isn};
+use crate::config::{Config, ConnOptions};
+use crate::counters::Counters;
+use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
+use crate::flow::{FlowKey, FlowRef, LifePhase};
+use crate::listen_table::Listener;
+use crate::stack::{ConnId, ListenerId};
+use crate::store::{Env, RxStore, TxStore};
+use crate::tcp::{ConnectSpec, ListenSpec, Phase, TcpInfo};
+
+impl<E: Env> Tcp<E> {
+    fn handle(id: ConnId) -> Option<Handle<Conn<E>>> {
+        Handle::from_bits(id.to_bits())
+    }
+
+    /// The connection that an owner's handle names.
+    pub(crate) fn owned(&self, id: ConnId) -> Option<&Conn<E>> {
+        self.open.get(Self::handle(id)?).filter(|c| c.is_owned())
+    }
+
+    fn owned_mut(&mut self, id: ConnId) -> Option<&mut Conn<E>> {
+        self.open.get_mut(Self::handle(id)?).filter(|c| c.is_owned())
+    }
+
+    pub(crate) fn listen(&mut self, spec: ListenSpec) -> Result<ListenerId, ListenError> {
+        let addr = spec.local.addr;
+        if addr.is_multicast() || addr.is_limited_broadcast() {
+            return Err(ListenError::BadAddress);
+        }
+        let mut local = spec.local;
+        if local.port == 0 {
+            let Tcp { ports, listeners, pools, .. } = self;
+            let free = |port| !listeners.has(spec.table, Endpoint::new(addr, port));
+            local.port = ports.choose(&mut pools.rng, 0, free).ok_or(ListenError::NoPorts)?;
+        }
+        self.listeners.insert(Listener {
+            table: spec.table,
+            local,
+            both: addr == Addr::ANY_V6 && !spec.v6_only,
+            backlog: spec.backlog.max(1),
+            token: spec.token,
+            options: spec.options,
+            half: 0,
+            queue: List::new(),
+            news: Link::OFF,
+        })
+    }
+
+    /// Stops listening; what was not accepted is reset. Handshakes in progress find no listener when they are complete, and end then.
+    pub(crate) fn unlisten(&mut self, config: &Config, counters: &mut Counters, id: ListenerId) {
+        let Some(mut listener) = self.listeners.remove(id) else { return };
+        while let Some(index) = listener.queue.pop_front(&mut self.open.links(|c| &mut c.owner)) {
+            if let Some(c) = self.open.by_index_mut(index) {
+                c.marks.clear(Marks::PENDING);
+                self.abandon(config, counters, index, true);
+            }
+        }
+    }
+
+    pub(crate) fn accept(&mut self, config: &Config, counters: &mut Counters, id: ListenerId) -> Option<ConnId> {
+        let Tcp { listeners, open, .. } = self;
+        let index = listeners.get_mut(id)?.queue.pop_front(&mut open.links(|c| &mut c.owner))?;
+        let c = open.by_index_mut(index)?;
+        c.marks.clear(Marks::PENDING);
+        c.listener = None;
+        self.settle(self.now, config, counters, index);
+        self.id_at(index)
+    }
+
+    pub(crate) fn connect(&mut self, now: Instant, cx: &mut Cx<'_>, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+        self.now = now;
+        let remote = spec.remote;
+        let asked = spec.local.unwrap_or(Endpoint::new(Addr::ANY_V4, 0));
+        let is_peer = |a: &Addr| !(a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast());
+        if remote.port == 0 || !is_peer(&remote.addr) {
+            return Err(ConnectError::BadAddress);
+        }
+        let local = if asked.addr.is_unspecified() {
+            cx.ip.source_for(spec.table, &remote.addr).ok_or(ConnectError::NoRoute)?
+        } else {
+            asked.addr
+        };
+        if local.is_v4() != remote.addr.is_v4() {
+            return Err(ConnectError::BadAddress);
+        }
+        if !cx.ip.is_ours(spec.table, &local) || cx.ip.link_mtu(spec.table, &local, &remote.addr).is_none() {
+            return Err(ConnectError::NoRoute);
+        }
+        if !self.room_for_one(cx) || self.flows.is_full() {
+            return Err(ConnectError::TooMany);
+        }
+        let key = |port| FlowKey {
+            local,
+            remote: remote.addr,
+            local_port: port,
+            remote_port: remote.port,
+            table: spec.table,
+        };
+        let port = if asked.port != 0 {
+            if self.find(&key(asked.port)).is_some() {
+                return Err(ConnectError::InUse);
+            }
+            asked.port
+        } else {
+            self.choose_port(&key).ok_or(ConnectError::NoPorts)?
+        };
+        let key = key(port);
+        if key.local_endpoint() == remote {
+            // A connection of an endpoint with itself would only ever hear its own echo.
+            return Err(ConnectError::BadAddress);
+        }
+        let iss = isn::isn(&self.secret, key.local_endpoint(), remote, now);
+        let mut conn = self.new_conn(now, cx, key, spec.token, spec.options, iss).ok_or(ConnectError::NoMemory)?;
+        conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
+        let handle = self.open.insert(conn).ok_or(ConnectError::TooMany)?;
+        if !self.flows.insert(self.flows.hash(&key), FlowRef::new(LifePhase::Open, handle.index())) {
+            self.discard(handle);
+            return Err(ConnectError::TooMany);
+        }
+        cx.counters.tcp.active_opens += 1;
+        self.settle(now, cx.config, cx.counters, handle.index());
+        self.id_at(handle.index()).ok_or(ConnectError::TooMany)
+    }
+
+    /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3).
+    fn choose_port(&mut self, key: &dyn Fn(u16) -> FlowKey) -> Option<u16> {
+        let probe = key(0);
+        let offset = isn::port_offset(&self.secret, probe.local, probe.remote_endpoint());
+        let mut rng = self.pools.rng.fork();
+        let mut ports = core::mem::replace(&mut self.ports, crate::ports::Ports::new((1, 1)));
+        let port = ports.choose(&mut rng, offset, |port| {
+            let key = key(port);
+            self.find(&key).is_none() && !self.listeners.has(key.table, key.local_endpoint())
+        });
+        self.ports = ports;
+        port
+    }
+
+    pub(crate) fn set_token(&mut self, id: ConnId, token: u64) {
+        if let Some(c) = self.owned_mut(id) {
+            c.token = token;
+        }
+    }
+
+    /// The connection that bytes may be written to.
+    fn writable(&mut self, id: ConnId) -> Result<u32, SendError> {
+        let c = self.owned(id).ok_or(SendError::Stale)?;
+        if let Some(why) = c.failure {
+            return Err(SendError::Failed(why));
+        }
+        if c.marks.has(Marks::SHUT) || matches!(c.state, State::Closed | State::TimeWait) {
+            return Err(SendError::Closed);
+        }
+        Ok(id.index())
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        id: ConnId,
+        bytes: &[u8],
+        urgent: bool,
+    ) -> Result<usize, SendError> {
+        let index = self.writable(id)?;
+        let Some(c) = self.open.by_index_mut(index) else { return Err(SendError::Stale) };
+        let taken = self.pools.tx.write(&mut c.tx, bytes);
+        if taken < bytes.len() {
+            c.marks.set(Marks::WANT_ROOM);
+        }
+        if taken > 0 {
+            if urgent {
+                c.snd.urgent = c.data_front() + self.pools.tx.len(&c.tx);
+                c.marks.set(Marks::SEND_URGENT);
+            }
+            c.wants_turn();
+            self.settle(self.now, config, counters, index);
+        }
+        Ok(taken)
+    }
+
+    pub(crate) fn wrote(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
+        let index = self.writable(id)?;
+        if let Some(c) = self.open.by_index_mut(index) {
+            c.wants_turn();
+        }
+        self.settle(self.now, config, counters, index);
+        Ok(())
+    }
+
+    pub(crate) fn recv(&self, id: ConnId) -> Result<&[u8], RecvError> {
+        let c = self.owned(id).ok_or(RecvError::Stale)?;
+        let bytes = self.pools.rx.front(&c.rx);
+        match c.failure {
+            Some(why) if bytes.is_empty() => Err(RecvError::Failed(why)),
+            _ => Ok(bytes),
+        }
+    }
+
+    pub(crate) fn consumed(&mut self, config: &Config, counters: &mut Counters, id: ConnId, n: u32) {
+        let Some(handle) = Self::handle(id) else { return };
+        let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return };
+        self.pools.rx.consume(&mut c.rx, n);
+        if c.marks.has(Marks::RECV_URGENT) && c.rcv.urgent.le(c.read_to(&self.pools.rx)) {
+            c.marks.clear(Marks::RECV_URGENT);
+        }
+        if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
+            c.ack_now();
+            self.settle(self.now, config, counters, id.index());
+        }
+    }
+
+    pub(crate) fn urgent(&self, id: ConnId) -> Option<u32> {
+        let c = self.owned(id).filter(|c| c.marks.has(Marks::RECV_URGENT))?;
+        Some(c.rcv.urgent.since(c.read_to(&self.pools.rx)))
+    }
+
+    pub(crate) fn queued(&self, id: ConnId) -> u32 {
+        self.owned(id).map_or(0, |c| c.written(&self.pools.tx))
+    }
+
+    pub(crate) fn unsent(&self, id: ConnId) -> u32 {
+        self.owned(id).map_or(0, |c| c.unsent(&self.pools.tx))
+    }
+
+    pub(crate) fn send_room(&self, id: ConnId) -> u32 {
+        let open = |c: &&Conn<E>| !c.marks.has(Marks::SHUT) && c.failure.is_none() && c.state != State::Closed;
+        self.owned(id).filter(open).map_or(0, |c| self.pools.tx.room(&c.tx))
+    }
+
+    pub(crate) fn unread(&self, id: ConnId) -> u32 {
+        self.owned(id).map_or(0, |c| self.pools.rx.unread(&c.rx))
+    }
+
+    pub(crate) fn peer_closed(&self, id: ConnId) -> bool {
+        self.owned(id).is_some_and(|c| c.marks.has(Marks::PEER_FIN))
+    }
+
+    pub(crate) fn shutdown(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
+        let c = self.owned(id).ok_or(SendError::Stale)?;
+        if let Some(why) = c.failure {
+            return Err(SendError::Failed(why));
+        }
+        self.shut(id.index());
+        self.settle(self.now, config, counters, id.index());
+        Ok(())
+    }
+
+    /// Our FIN is due behind what was written so far.
+    fn shut(&mut self, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        if c.marks.any(Marks::SHUT.with(Marks::DETACHED)) || c.state == State::Closed {
+            return;
+        }
+        c.snd.end = c.data_front() + self.pools.tx.len(&c.tx);
+        c.marks.set(Marks::SHUT);
+        c.wants_turn();
+    }
+
+    /// The owner lets go (RFC 9293 3.10.4).
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        let Some(c) = self.owned(id) else { return };
+        // RFC 2525 2.17: bytes that nobody will read are not acknowledged as if somebody had.
+        let reset = self.pools.rx.unread(&c.rx) > 0;
+        let index = id.index();
+        self.abandon(cx.config, cx.counters, index, reset);
+        if self.orphans.len() > cx.config.limits.orphans {
+            if let Some(oldest) = self.orphans.front() {
+                self.evict_orphan(cx, oldest);
+            }
+        }
+    }
+
+    /// The owner gives up (RFC 9293 3.10.5).
+    pub(crate) fn abort(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        if self.owned(id).is_some() {
+            self.abandon(cx.config, cx.counters, id.index(), true);
+        }
+    }
+
+    /// The connection at `index`, which nobody is to accept any more, has no owner from now on: it ends with a reset, or with a FIN behind its data.
+    fn abandon(&mut self, config: &Config, counters: &mut Counters, index: u32, reset: bool) {
+        self.news.remove(&mut self.open.links(|c| &mut c.owner), index);
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        c.events = crate::event::ConnEvents(0);
+        c.marks.set(Marks::ORPHAN);
+        if c.marks.has(Marks::DETACHED) {
+            return self.free(index);
+        }
+        self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        if reset || c.state == State::SynSent {
+            // In SYN-SENT there is nothing to finish (RFC 9293 3.10.4, SYN-SENT STATE).
+            if c.state != State::Closed {
+                c.reset();
+            }
+        } else {
+            c.times.life = Instant::NEVER;
+            if c.state == State::FinWait2 {
+                c.times.life = self.now + config.tcp.fin_wait_2;
+            }
+            self.shut(index);
+        }
+        self.settle(self.now, config, counters, index);
+    }
+
+    pub(crate) fn failure(&self, id: ConnId) -> Option<Failure> {
+        self.owned(id)?.failure
+    }
+
+    pub(crate) fn state(&self, id: ConnId) -> State {
+        self.owned(id).map_or(State::Closed, |c| c.state)
+    }
+
+    pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
+        let Some(c) = self.owned_mut(id) else { return };
+        c.options = options;
+        c.cc.switch(options.congestion);
+        if c.marks.has(Marks::DETACHED) {
+            return;
+        }
+        if options.max_segment != 0 {
+            c.peer_mss = c.peer_mss.min(options.max_segment.max(super::options::MIN_MSS));
+        }
+        c.times.life = match options.keepalive {
+            Some(keepalive) if c.state.is_synchronized() => c.heard + keepalive.idle,
+            _ => Instant::NEVER,
+        };
+        // What waited for company may leave now.
+        c.wants_turn();
+        self.settle(self.now, config, counters, id.index());
+    }
+
+    pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
+        let c = self.owned(id)?;
+        let board = c.sack.and_then(|h| self.pools.boards.get(h));
+        let scaled = |shift| c.marks.has(Marks::SCALE).then_some(shift);
+        let mss = u32::from(c.mss);
+        Some(TcpInfo {
+            state: c.state,
+            rtt: c.rtt.srtt().unwrap_or_default(),
+            rttvar: c.rtt.rttvar(),
+            min_rtt: c.rtt.min().unwrap_or_default(),
+            rto: c.rtt.rto(&config.tcp),
+            backoff: c.rtt.backoff(),
+            cwnd: c.cc.cwnd(),
+            ssthresh: c.cc.ssthresh(),
+            snd_mss: c.mss,
+            rcv_mss: c.rcv_mss,
+            advertised_mss: c.our_mss,
+            snd_wnd: c.snd.wnd,
+            rcv_wnd: if c.state == State::SynSent { 0 } else { c.rcv.wnd() },
+            snd_wscale: scaled(c.snd.shift),
+            rcv_wscale: scaled(c.rcv.shift),
+            timestamps: c.marks.has(Marks::TS),
+            sack: c.marks.has(Marks::SACK),
+            unacked: c.outstanding(),
+            sacked: board.map_or(0, |b| b.bytes()),
+            lost: c.recovery.lost_bytes(c.snd.una, c.snd.nxt, mss, board),
+            unsent: c.unsent(&self.pools.tx),
+            unread: self.pools.rx.unread(&c.rx),
+            retransmits: u32::from(c.tries),
+            total_retransmits: c.tally.segs_retransmitted,
+            bytes_sent: c.tally.bytes_sent,
+            bytes_retransmitted: c.tally.bytes_retransmitted,
+            bytes_acked: c.tally.bytes_acked,
+            bytes_received: if c.state == State::SynSent { 0 } else { c.bytes_received() },
+            segs_in: c.segs_in,
+            segs_out: c.tally.segs_out,
+            reordering: u32::from(super::loss::DUP_THRESH),
+            congestion: c.cc.kind(),
+            phase: match c.recovery.phase() {
+                recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
+                recovery::Phase::Open => Phase::Open,
+                recovery::Phase::Fast => Phase::Recovery,
+                recovery::Phase::Timeout => Phase::Loss,
+            },
+        })
+    }
+}
+
+impl<E: Env> Conn<E> {
+    /// The first number that the owner has not consumed.
+    fn read_to(&self, rx: &E::Rx) -> clearway_wire::Seq {
+        let fin = u32::from(self.marks.has(Marks::PEER_FIN));
+        self.rcv.nxt - fin - rx.unread(&self.rx)
+    }
+
+    /// Bytes written and never sent.
+    fn unsent(&self, tx: &E::Tx) -> u32 {
+        if self.state == State::Closed {
+            return 0;
+        }
+        let fin = u32::from(self.marks.has(Marks::FIN_SENT));
+        let sent = if matches!(self.state, State::SynSent | State::SynReceived) { 0 } else { self.outstanding() };
+        self.written(tx).saturating_sub(sent.saturating_sub(fin))
+    }
+}
