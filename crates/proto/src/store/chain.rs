@@ -76,16 +76,18 @@ impl<B: Buf> ChainRx<B> {
         &mut self.nodes[i as usize]
     }
 
+    /// Whether a buffer with this footprint is too much.
+    ///
     /// Early bytes may take three quarters of the memory: the rest is for those that fill the holes before them, which could
-    /// otherwise never come.
+    /// otherwise never come. Bytes in order are taken beyond the limit when the owner has nothing to read: what is held is
+    /// early then, nobody can free it, and the stream would stand still for ever.
     fn is_refused(&self, queue: &ChainQueue, footprint: usize, early: bool) -> bool {
-        let total = self.nodes.len() as u32;
-        let (limit, reserve) = if early { (self.limit - self.limit / 4, total / 8) } else { (self.limit, 0) };
-        if self.available <= reserve {
-            return true;
+        let held = queue.footprint as usize + footprint;
+        if early {
+            self.available <= self.nodes.len() as u32 / 8 || held > (self.limit - self.limit / 4) as usize
+        } else {
+            held > self.limit as usize && queue.unread > 0
         }
-        // A queue without anything takes any buffer, or a limit below one buffer would stop the stream.
-        queue.footprint as usize + footprint > limit as usize && queue.head != NONE
     }
 
     /// The node after which one at `position` belongs; [`NONE`] for the very front.

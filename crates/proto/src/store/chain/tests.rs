@@ -103,11 +103,27 @@ fn early_bytes_leave_memory_for_those_that_fill_the_hole() {
 }
 
 #[test]
-fn a_queue_without_anything_takes_a_buffer_however_large() {
+fn bytes_in_order_are_taken_when_there_is_nothing_to_read() {
     let (pool, mut s) = store(16, BUF / 2);
     let mut q = s.open(0).unwrap();
-    assert_eq!(s.write(&mut q, 0, pool.copy_of(&[1]).unwrap()), 1);
     assert_eq!(s.write(&mut q, 1, pool.copy_of(&[1]).unwrap()), 0);
+    assert_eq!(s.write(&mut q, 0, pool.copy_of(&[1]).unwrap()), 1);
+    s.advance(&mut q, 1);
+    assert_eq!(s.write(&mut q, 0, pool.copy_of(&[1]).unwrap()), 0);
+}
+
+#[test]
+fn early_bytes_never_keep_out_the_ones_before_them_for_ever() {
+    // The early buffer takes all that it may; the one in order is larger than what is left.
+    let (pool, mut s) = store(16, 2 * BUF - 8);
+    let mut q = s.open(0).unwrap();
+    assert_eq!(s.write(&mut q, 10, pool.copy_of(&[1; 10]).unwrap()), 10);
+    assert_eq!(s.write(&mut q, 20, pool.copy_of(&[1; 10]).unwrap()), 0);
+    for _ in 0..10 {
+        assert_eq!(s.write(&mut q, 0, pool.copy_of(&[1]).unwrap()), 1);
+        s.advance(&mut q, 1);
+        s.consume(&mut q, 1);
+    }
 }
 
 #[test]
@@ -164,7 +180,7 @@ proptest! {
                 edge[w] += moved;
             }
             prop_assert_eq!(s.unread(&queues[w]) as usize, edge[w] - read[w]);
-            prop_assert!(queues.iter().all(|q| q.footprint <= 30 * BUF));
+            prop_assert!(queues.iter().all(|q| q.footprint <= 31 * BUF));
             prop_assert_eq!(256 - pool.available() as u32, 40 - s.free_nodes());
         }
         let [a, b] = queues;
