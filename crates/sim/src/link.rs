@@ -1,0 +1,289 @@
+//! Links: what happens to a frame between two hosts, as rules that a seed draws from and a scenario changes.
+
+use std::collections::VecDeque;
+
+use clearway_base::{Duration, Instant, Rng};
+use clearway_wire::Addr;
+
+use crate::frame::Framing;
+
+/// What a direction of a link does to frames. Chances are in parts per million.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rules {
+    /// The frame is lost.
+    pub loss: u32,
+    /// Losses that come in bursts, besides.
+    pub bursts: Option<Bursts>,
+    /// The frame arrives twice.
+    pub duplicate: u32,
+    /// The frame is held back by up to `reorder_by`, so that later ones overtake it.
+    pub reorder: u32,
+    /// How long a frame that is held back is held back at most.
+    pub reorder_by: Duration,
+    /// One bit of the IP packet is flipped.
+    pub corrupt: u32,
+    /// The frame loses its end.
+    pub truncate: u32,
+    /// How long the way is.
+    pub delay: Duration,
+    /// How much longer it is at most; frames keep their order.
+    pub jitter: Duration,
+    /// Bits per second; 0: no limit.
+    pub rate: u64,
+    /// Frames that wait for their turn at most, when there is a rate.
+    pub queue: u32,
+    /// The device refuses frames while its queue is full, instead of losing them.
+    pub backpressure: bool,
+    /// Nothing gets through.
+    pub blackhole: bool,
+    /// A narrow place on the way.
+    pub narrow: Option<Narrow>,
+}
+
+/// Losses in bursts after Gilbert and Elliott: a link is good or bad, and changes from one to the other by chance, at every frame.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bursts {
+    /// Chance that a good link goes bad.
+    pub begin: u32,
+    /// Chance that a bad link goes good.
+    pub end: u32,
+    /// Chance that a frame on a bad link is lost.
+    pub loss: u32,
+}
+
+/// A router on the way whose next link carries smaller packets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Narrow {
+    /// The largest packet that gets through.
+    pub mtu: u32,
+    /// Who says so.
+    pub router_v4: Addr,
+    /// Who says so in IPv6.
+    pub router_v6: Addr,
+}
+
+impl Rules {
+    /// A link without faults, whose way takes `delay`.
+    pub const fn clean(delay: Duration) -> Rules {
+        Rules {
+            loss: 0,
+            bursts: None,
+            duplicate: 0,
+            reorder: 0,
+            reorder_by: Duration::ZERO,
+            corrupt: 0,
+            truncate: 0,
+            delay,
+            jitter: Duration::ZERO,
+            rate: 0,
+            queue: 1000,
+            backpressure: false,
+            blackhole: false,
+            narrow: None,
+        }
+    }
+
+    /// The same link with its faults mended: delay, rate and queue stay, since they are no faults.
+    pub fn healed(&self) -> Rules {
+        let clean = Rules::clean(self.delay);
+        Rules { rate: self.rate, queue: self.queue, backpressure: self.backpressure, narrow: self.narrow, ..clean }
+    }
+}
+
+/// What was done to frames.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Frames put on the link.
+    pub sent: u64,
+    /// Frames lost by chance.
+    pub lost: u64,
+    /// Frames lost because the queue was full.
+    pub overflowed: u64,
+    /// Frames that went into the black hole.
+    pub swallowed: u64,
+    /// Packets larger than the narrow place.
+    pub too_big: u64,
+    /// Frames that arrived twice.
+    pub duplicated: u64,
+    /// Frames held back.
+    pub held_back: u64,
+    /// Frames with a flipped bit or without their end.
+    pub damaged: u64,
+}
+
+/// Harm done to a frame on the way. The number chooses the place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Damage {
+    /// None.
+    None,
+    /// One bit of the IP packet is flipped.
+    Flip(u64),
+    /// The end is cut off.
+    Cut(u64),
+}
+
+impl Damage {
+    /// Does the harm. Link headers and ARP stay whole, because a real link has a checksum of its own over everything, and ARP none.
+    pub fn apply(self, framing: Framing, frame: &mut Vec<u8>) {
+        let header_len = framing.header_len();
+        if framing.packet(frame).is_none() || frame.len() <= header_len {
+            return;
+        }
+        let body = (frame.len() - header_len) as u64;
+        match self {
+            Damage::None => {}
+            Damage::Flip(n) => {
+                let bit = n % (body * 8);
+                frame[header_len + (bit / 8) as usize] ^= 1 << (bit % 8);
+            }
+            Damage::Cut(n) => frame.truncate(header_len + (n % body) as usize),
+        }
+    }
+}
+
+/// One arrival of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Instant,
+    /// In what condition.
+    pub damage: Damage,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passage {
+    /// Its arrivals: none, one or two.
+    pub arrivals: [Option<Arrival>; 2],
+    /// What to say about it; empty when nothing happened.
+    pub remark: &'static str,
+}
+
+/// One direction of a link.
+pub struct Direction {
+    /// What it does now.
+    pub rules: Rules,
+    /// What it did.
+    pub tally: Tally,
+    rng: Rng,
+    bad: bool,
+    busy_until: Instant,
+    last_arrival: Instant,
+    departures: VecDeque<Instant>,
+}
+
+impl Direction {
+    /// A direction with these rules, whose luck comes from `rng`.
+    pub fn new(rules: Rules, rng: Rng) -> Direction {
+        Direction {
+            rules,
+            tally: Tally::default(),
+            rng,
+            bad: false,
+            busy_until: Instant::ZERO,
+            last_arrival: Instant::ZERO,
+            departures: VecDeque::new(),
+        }
+    }
+
+    /// How many frames the sending device takes now.
+    pub fn room(&mut self, now: Instant) -> u32 {
+        if !self.rules.backpressure || self.rules.rate == 0 {
+            return u32::MAX;
+        }
+        self.depart(now);
+        self.rules.queue.saturating_sub(self.departures.len() as u32)
+    }
+
+    /// When the device takes a frame again, after it had no room.
+    pub fn next_room(&self) -> Instant {
+        self.departures.front().copied().unwrap_or(Instant::ZERO)
+    }
+
+    fn depart(&mut self, now: Instant) {
+        while self.departures.front().is_some_and(|at| *at <= now) {
+            self.departures.pop_front();
+        }
+    }
+
+    /// Puts a frame of `len` bytes on the link.
+    pub fn send(&mut self, now: Instant, len: usize) -> Passage {
+        self.tally.sent += 1;
+        let lost = |remark| Passage { arrivals: [None; 2], remark };
+        if self.rules.blackhole {
+            self.tally.swallowed += 1;
+            return lost("swallowed");
+        }
+        let Some(left) = self.leave(now, len) else {
+            self.tally.overflowed += 1;
+            return lost("queue full");
+        };
+        if self.chance_loses() {
+            self.tally.lost += 1;
+            return lost("lost");
+        }
+        let mut remark = "";
+        let jitter = Duration::from_nanos(self.rng.between(0, self.rules.jitter.as_nanos()));
+        let mut at = left + self.rules.delay + jitter;
+        if self.rng.chance(self.rules.reorder) {
+            self.tally.held_back += 1;
+            remark = "held back";
+            at += Duration::from_nanos(self.rng.between(1, self.rules.reorder_by.as_nanos().max(1)));
+        } else {
+            at = at.max(self.last_arrival);
+            self.last_arrival = at;
+        }
+        let damage = self.damage();
+        if damage != Damage::None {
+            remark = "damaged";
+        }
+        let first = Arrival { at, damage };
+        let mut second = None;
+        if self.rng.chance(self.rules.duplicate) {
+            self.tally.duplicated += 1;
+            remark = "doubled";
+            let later = Duration::from_nanos(self.rng.between(0, self.rules.reorder_by.as_nanos()));
+            second = Some(Arrival { at: at + later, damage: Damage::None });
+        }
+        Passage { arrivals: [Some(first), second], remark }
+    }
+
+    /// When the frame has left the sender's queue; None when it found no place there.
+    fn leave(&mut self, now: Instant, len: usize) -> Option<Instant> {
+        if self.rules.rate == 0 {
+            return Some(now);
+        }
+        self.depart(now);
+        if self.departures.len() as u32 >= self.rules.queue && !self.rules.backpressure {
+            return None;
+        }
+        let ns = len as u64 * 8 * 1_000_000_000 / self.rules.rate;
+        self.busy_until = self.busy_until.max(now) + Duration::from_nanos(ns);
+        self.departures.push_back(self.busy_until);
+        Some(self.busy_until)
+    }
+
+    fn chance_loses(&mut self) -> bool {
+        let mut lost = self.rng.chance(self.rules.loss);
+        if let Some(bursts) = self.rules.bursts {
+            self.bad = if self.bad { !self.rng.chance(bursts.end) } else { self.rng.chance(bursts.begin) };
+            lost |= self.bad && self.rng.chance(bursts.loss);
+        }
+        lost
+    }
+
+    fn damage(&mut self) -> Damage {
+        let damage = if self.rng.chance(self.rules.corrupt) {
+            Damage::Flip(self.rng.next_u64())
+        } else if self.rng.chance(self.rules.truncate) {
+            Damage::Cut(self.rng.next_u64())
+        } else {
+            return Damage::None;
+        };
+        self.tally.damaged += 1;
+        damage
+    }
+}
+
+#[cfg(test)]
+mod tests;
