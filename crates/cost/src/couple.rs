@@ -1,0 +1,135 @@
+//! A stack with everything it needs to be driven by hand, and the wire between two of them.
+
+use std::collections::VecDeque;
+
+use clearway_base::Instant;
+use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
+use clearway_proto::store::chain::ChainRx;
+use clearway_proto::store::ring::RingTx;
+use clearway_proto::{Config, Env, InterfaceSpec, Limits, Link, Stack, Table};
+use clearway_wire::{Addr, Cidr};
+
+/// The stack's types here: pool buffers kept as they came, answers in chunks of 2 KiB.
+pub struct InMemory;
+
+impl Env for InMemory {
+    type Buf = PoolBuf;
+    type Rx = ChainRx<PoolBuf>;
+    type Tx = RingTx;
+}
+
+/// Length of a packet buffer in bytes.
+pub const BUF_LEN: usize = 2048;
+
+/// What leaves a stack: frames in pool buffers, in order.
+pub struct Out {
+    pool: Pool,
+    room: Option<PoolBuf>,
+    frames: VecDeque<PoolBuf>,
+}
+
+impl Out {
+    /// An empty queue over `pool`, for at most `depth` frames.
+    pub fn new(pool: Pool, depth: usize) -> Out {
+        Out { pool, room: None, frames: VecDeque::with_capacity(depth) }
+    }
+
+    /// Writes to all of its buffers, so that none of them becomes resident later.
+    pub fn touch(&self) {
+        crate::puppet::touch(&self.pool);
+    }
+
+    /// Whether a frame waits.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The oldest frame.
+    #[inline]
+    pub fn pop(&mut self) -> Option<PoolBuf> {
+        self.frames.pop_front()
+    }
+}
+
+impl Sink for Out {
+    #[inline]
+    fn reserve(&mut self, _iface: Iface, len: usize) -> Option<&mut [u8]> {
+        if len > BUF_LEN || self.frames.len() == self.frames.capacity() {
+            return None;
+        }
+        if self.room.is_none() {
+            self.room = self.pool.take();
+        }
+        self.room.as_mut().map(Buf::bytes_mut)
+    }
+
+    #[inline]
+    fn commit(&mut self, _iface: Iface, len: usize, _meta: TxMeta) {
+        if let Some(mut frame) = self.room.take() {
+            frame.truncate(len);
+            self.frames.push_back(frame);
+        }
+    }
+}
+
+/// One stack, its outgoing queue and its burst.
+pub struct Side {
+    /// The stack.
+    pub stack: Stack<InMemory>,
+    /// What it sent.
+    pub out: Out,
+    /// What it is about to receive.
+    pub burst: Burst<PoolBuf>,
+}
+
+/// How a side is built.
+pub struct Shape {
+    /// Its address on the shared link.
+    pub addr: Addr,
+    /// How many of each thing.
+    pub limits: Limits,
+    /// Frames that may wait on the way out.
+    pub depth: usize,
+    /// Packet buffers.
+    pub bufs: usize,
+    /// The link computes and vouches for transport checksums, as a network card does.
+    pub offload: bool,
+}
+
+impl Side {
+    /// A stack with one interface without a link header and one address.
+    pub fn new(shape: &Shape) -> Side {
+        let pool = Pool::new(shape.bufs, BUF_LEN);
+        let rx = ChainRx::new(shape.bufs as u32, 1 << 20);
+        let tx = RingTx::new(16 * 1024, 2048, 256 * 1024);
+        let config = Config { limits: shape.limits, ..Config::new([7; 32]) };
+        let mut stack = Stack::new(config, rx, tx);
+        let offloads = Offloads { tx_checksum: shape.offload, ..Offloads::default() };
+        let iface = stack
+            .add_interface(InterfaceSpec { link: Link::Raw, mtu: 1500, offloads, table: Table(0) })
+            .expect("one interface fits every limit");
+        let prefix_len = if shape.addr.is_v4() { 8 } else { 64 };
+        let cidr = Cidr::new(shape.addr, prefix_len).expect("a prefix of the family");
+        stack.add_address(Instant::ZERO, iface, cidr).expect("one address fits every limit");
+        stack.set_up(iface, true);
+        Side { stack, out: Out::new(pool, shape.depth), burst: Burst::new() }
+    }
+
+    /// What the link says about a received packet.
+    pub fn meta(offload: bool) -> RxMeta {
+        RxMeta { checksum: if offload { Checksum::Good } else { Checksum::Unknown }, ..RxMeta::default() }
+    }
+
+    /// Takes what `other` has sent, up to a burst; says how many packets it were.
+    pub fn take_from(&mut self, other: &mut Side, meta: RxMeta) -> usize {
+        let mut n = 0;
+        while self.burst.room() > 0 {
+            let Some(frame) = other.out.pop() else { break };
+            if self.burst.push(frame, meta).is_err() {
+                break;
+            }
+            n += 1;
+        }
+        n
+    }
+}
