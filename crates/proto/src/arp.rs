@@ -97,7 +97,8 @@ fn emit_request<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -> bool {
     let (mac, table) = (interface.mac, interface.table);
     // The address of ours in the neighbour's subnet, else any of this link, else any of this table.
     let score = |iface: Iface, holds: bool| (iface == request.iface, holds);
-    let ours = out.ip.locals.unicast().filter(|l| l.table == table && l.cidr.addr.is_v4() && !l.cidr.addr.is_loopback());
+    let ours =
+        out.ip.locals.unicast().filter(|l| l.table == table && l.cidr.addr.is_v4() && !l.cidr.addr.is_loopback());
     let ours = ours.max_by_key(|l| score(l.iface, l.cidr.contains(&request.addr)));
     let Some(sender) = ours.map(|l| l.cidr.addr) else { return true };
     let arp = Arp {

@@ -3,6 +3,8 @@
 //! Room is asked for before any state changes. When a neighbour's link address is not known yet, the room is a place in the neighbour table instead
 //! of one in the device, and the sender need not care.
 
+mod turn;
+
 use clearway_base::{Handle, Instant};
 use clearway_pkt::{Iface, Segmentation, Sink, TxMeta};
 use clearway_wire::{Addr, EtherType, Mac, Proto, eth, ipv4, ipv6, ipv6_ext, tcp, udp};

@@ -111,8 +111,7 @@ impl Fragments {
     pub(crate) fn new(limits: &Limits) -> Fragments {
         let max_pieces = usize::from(limits.fragment_pieces);
         let mut slots = Vec::new();
-        let key =
-            FragKey { table: Table(0), src: Addr::ANY_V6, dst: Addr::ANY_V6, id: 0, proto: Proto::NO_NEXT };
+        let key = FragKey { table: Table(0), src: Addr::ANY_V6, dst: Addr::ANY_V6, id: 0, proto: Proto::NO_NEXT };
         slots.resize_with(usize::from(limits.fragments), || Slot {
             state: State::Free,
             key,
@@ -373,4 +372,4 @@ pub(crate) fn first_holds_header(proto: Proto, data: &[u8]) -> bool {
 const _: () = assert!(HEAD >= 60 && DATA <= ipv4::MAX_LEN);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

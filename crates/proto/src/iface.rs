@@ -70,7 +70,15 @@ impl Interface {
             Link::Ethernet(mac) => (mac, eth::HEADER_LEN as u8),
             Link::Raw | Link::Loopback => (Mac::ZERO, 0),
         };
-        Interface { link: spec.link, mac, link_len, up: true, mtu: spec.mtu, table: spec.table, offloads: spec.offloads }
+        Interface {
+            link: spec.link,
+            mac,
+            link_len,
+            up: true,
+            mtu: spec.mtu,
+            table: spec.table,
+            offloads: spec.offloads,
+        }
     }
 
     pub(crate) fn is_ethernet(&self) -> bool {

@@ -121,6 +121,13 @@ impl Ip {
 
     /// The next hop of a packet from `local` to `remote`.
     pub(crate) fn hop(&self, table: Table, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
+        let hop = self.any_hop(table, local, remote)?;
+        // Loopback addresses never leave the machine (RFC 1122 3.2.1.3 g, RFC 4291 2.5.3).
+        let inside = self.interface(hop.iface).is_some_and(Interface::is_loopback);
+        if (local.is_loopback() || remote.is_loopback()) && !inside { Err(NoHop::NoRoute) } else { Ok(hop) }
+    }
+
+    fn any_hop(&self, table: Table, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
         if remote.is_multicast() || remote.is_limited_broadcast() {
             let iface = self.link_of(table, local).or_else(|| self.routed(table, remote).map(|(iface, _)| iface));
             return self.up(iface, |_| Mac::of_group(remote).map_or(Next::Known(Mac::BROADCAST), Next::Known));
@@ -148,7 +155,6 @@ impl Ip {
             return Err(NoHop::Down);
         }
         let next = if interface.is_ethernet() { next(interface) } else { Next::Bare };
-        // Loopback addresses never leave the machine (RFC 1122 3.2.1.3 g).
         Ok(Hop { iface, next })
     }
 
@@ -200,7 +206,8 @@ impl Ip {
         if let Some(ours) = self.locals.find_anywhere(table, remote) {
             return Some(ours.iface);
         }
-        let on_link = remote.is_multicast() || remote.is_limited_broadcast() || (remote.is_v6() && remote.is_link_local());
+        let on_link =
+            remote.is_multicast() || remote.is_limited_broadcast() || (remote.is_v6() && remote.is_link_local());
         if !on_link {
             return self.routed(table, remote).map(|(iface, _)| iface);
         }

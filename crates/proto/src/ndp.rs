@@ -81,7 +81,8 @@ pub(crate) fn emit_solicit<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -
     let (mac, iface) = (interface.mac, request.iface);
     // RFC 4861 7.2.2 wants the source of the packet that waits; any address of the link serves, the narrowest one always.
     let ours = out.ip.locals.unicast().filter(|l| l.iface == iface && l.cidr.addr.is_v6());
-    let ours = ours.max_by_key(|l| (l.cidr.addr.is_link_local() == request.addr.is_link_local(), l.cidr.addr.is_link_local()));
+    let ours =
+        ours.max_by_key(|l| (l.cidr.addr.is_link_local() == request.addr.is_link_local(), l.cidr.addr.is_link_local()));
     let Some(src) = ours.map(|l| l.cidr.addr) else { return true };
     let group = request.addr.solicited_node();
     let (dst, to) = match request.to {

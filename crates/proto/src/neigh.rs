@@ -246,7 +246,14 @@ impl Neighbours {
 
     /// A packet that needs an answer told us who sent it: keep that in mind, but only while there is plenty of room,
     /// because strangers can send any number of such packets.
-    pub(crate) fn learn(&mut self, now: Instant, iface: Iface, addr: &Addr, mac: Mac, counters: &mut NeighbourCounters) {
+    pub(crate) fn learn(
+        &mut self,
+        now: Instant,
+        iface: Iface,
+        addr: &Addr,
+        mac: Mac,
+        counters: &mut NeighbourCounters,
+    ) {
         let claim = Claim { iface, addr: *addr, mac: Some(mac), solicited: false, override_: true };
         if self.claim(now, &claim) == Claimed::Taken || self.entries.len() >= self.entries.capacity() / 2 {
             return;
@@ -471,7 +478,8 @@ impl Neighbours {
                 self.next_due = self.next_due.min(entry.due);
                 continue;
             }
-            let most = if entry.state == NeighbourState::Incomplete { MAX_MULTICAST_SOLICIT } else { MAX_UNICAST_SOLICIT };
+            let most =
+                if entry.state == NeighbourState::Incomplete { MAX_MULTICAST_SOLICIT } else { MAX_UNICAST_SOLICIT };
             if entry.tries >= most {
                 counters.failures += 1;
                 self.remove(index, counters);

@@ -4,6 +4,7 @@ use clearway_base::{FlowMap, Handle, Link, List, Rng, Slab};
 use clearway_pkt::{Iface, Sink};
 use clearway_wire::{Addr, Endpoint, Proto, udp};
 
+use crate::Table;
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::emit::{Cursor, IpOut, OutError, RouteCache, Transport};
@@ -14,7 +15,6 @@ use crate::hash::AddrHash;
 use crate::records::Records;
 use crate::stack::{Stack, UdpId, UdpTag};
 use crate::store::Env;
-use crate::Table;
 
 /// Datagrams in one socket's queue, each way, for each KiB that it may hold; and never fewer than this.
 const MIN_DATAGRAMS: usize = 16;
@@ -154,7 +154,9 @@ impl Udp {
         let scope = u64::from(table.0) << 32 | u64::from(local.port);
         match remote {
             None => self.hash.of(scope, &local.addr),
-            Some(remote) => self.hash.of_pair(scope | u64::from(remote.port) << 48 | 1 << 31, &local.addr, &remote.addr),
+            Some(remote) => {
+                self.hash.of_pair(scope | u64::from(remote.port) << 48 | 1 << 31, &local.addr, &remote.addr)
+            }
         }
     }
 

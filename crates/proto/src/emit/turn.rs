@@ -23,6 +23,11 @@ impl<E: Env> Stack<E> {
         if udp.wants_emit() {
             left |= !udp.emit(&mut out);
         }
-        left | tcp.emit(now, config, &mut out)
+        left |= tcp.emit(now, config, &mut out);
+        // What was just sent may have met neighbours that nobody knows yet: they are asked at once.
+        if out.ip.neighbours.wants_emit() {
+            left |= !crate::arp::emit_requests(&mut out);
+        }
+        left
     }
 }

@@ -23,7 +23,11 @@ fn an_address_is_ours_in_its_own_table_only() {
     let mut l = locals();
     assert!(l.add(Table(1), Iface(0), cidr("10.0.0.1/24")));
     assert_eq!(kind(&l, 1, 0, "10.0.0.1"), Some(Kind::Unicast));
-    assert_eq!(kind(&l, 1, 5, "10.0.0.1"), Some(Kind::Unicast), "a host answers for its addresses on every link of the table");
+    assert_eq!(
+        kind(&l, 1, 5, "10.0.0.1"),
+        Some(Kind::Unicast),
+        "a host answers for its addresses on every link of the table"
+    );
     assert_eq!(kind(&l, 0, 0, "10.0.0.1"), None);
     assert_eq!(kind(&l, 1, 0, "10.0.0.2"), None);
 }

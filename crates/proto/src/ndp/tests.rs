@@ -1,0 +1,179 @@
+extern crate std;
+
+use std::vec::Vec;
+
+use clearway_base::Duration;
+use clearway_wire::{Malformed, eth};
+
+use super::*;
+use crate::testing::*;
+use crate::{NeighbourState, Table};
+
+const PEER: &str = "2001:db8::2";
+const OURS: &str = "2001:db8::1";
+
+fn solicit(src: &str, target: &str, hop_limit: u8, options: &[NdOption<'_>]) -> Vec<u8> {
+    let mut scratch = [0; 64];
+    let options = Options::build(&mut scratch, options);
+    let target = addr(target);
+    let dst = std::format!("{}", target.solicited_node());
+    let message = Icmpv6::Ndp(Ndp::NeighborSolicit { target, options });
+    let packet = icmp_v6(src, &dst, hop_limit, &message);
+    framed(PEER_MAC, Mac::of_group(&target.solicited_node()).unwrap(), EtherType::IPV6, &packet)
+}
+
+fn advert(src: &str, dst: &str, target: &str, solicited: bool, mac: Mac) -> Vec<u8> {
+    let mut scratch = [0; 64];
+    let options = Options::build(&mut scratch, &[NdOption::TargetLink(mac)]);
+    let ndp = Ndp::NeighborAdvert { router: false, solicited, override_: true, target: addr(target), options };
+    ip_frame(&icmp_v6(src, dst, 255, &Icmpv6::Ndp(ndp)))
+}
+
+/// Reads a frame that holds a neighbour-discovery message, and hands its parts on.
+fn read<R>(frame: &[u8], look: impl FnOnce(Mac, Addr, Addr, Ndp<'_>) -> R) -> R {
+    let eth = eth::check(frame).unwrap();
+    let v6 = ipv6::check(eth.payload()).unwrap();
+    assert_eq!(v6.hop_limit(), 255);
+    match icmpv6::check(&v6.src(), &v6.dst(), v6.hop_limit(), v6.payload(), true).unwrap() {
+        Icmpv6::Ndp(ndp) => look(eth.dst(), v6.src(), v6.dst(), ndp),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn net() -> Net {
+    Net::new(&[(ethernet(1500), &["2001:db8::1/64"])])
+}
+
+#[test]
+fn an_interface_has_a_link_local_address_from_the_start() {
+    let net = net();
+    let all: Vec<_> = net.stack.addresses().map(|a| a.cidr.addr).collect();
+    assert_eq!(all, [addr("fe80::ff:fe00:1"), addr(OURS)]);
+}
+
+#[test]
+fn a_solicitation_for_our_address_is_answered() {
+    let mut net = net();
+    for target in [OURS, "fe80::ff:fe00:1"] {
+        let sent = net.exchange(&solicit(PEER, target, 255, &[NdOption::SourceLink(PEER_MAC)]));
+        assert_eq!(sent.len(), 1);
+        read(&sent[0], |mac, src, dst, ndp| {
+            assert_eq!((mac, src, dst), (PEER_MAC, addr(target), addr(PEER)));
+            let Ndp::NeighborAdvert { router, solicited, override_, target: told, options } = ndp else { panic!() };
+            assert_eq!((router, solicited, override_, told), (false, true, true, addr(target)));
+            assert_eq!(options.target_link(), Some(OUR_MAC));
+        });
+    }
+    let known: Vec<_> = net.stack.neighbours().collect();
+    assert_eq!((known.len(), known[0].state), (1, NeighbourState::Stale));
+}
+
+#[test]
+fn a_message_that_a_router_passed_on_is_not_believed() {
+    let mut net = net();
+    let frame = solicit(PEER, OURS, 254, &[NdOption::SourceLink(PEER_MAC)]);
+    assert_eq!(net.ingest(&frame), Some(Drop::Malformed(Malformed::NdpBadHopLimit)));
+    assert_eq!(net.emit().len(), 0);
+}
+
+#[test]
+fn an_option_of_length_zero_ends_the_message() {
+    let mut net = net();
+    let mut frame = solicit(PEER, OURS, 255, &[NdOption::SourceLink(PEER_MAC)]);
+    let at = frame.len() - 7;
+    frame[at] = 0;
+    // The checksum is made to fit again, so that only the option is wrong.
+    let (src, dst) = (addr(PEER), addr(OURS).solicited_node());
+    let l4 = &mut frame[54..];
+    l4[2..4].fill(0);
+    let sum = clearway_wire::checksum::transport(&src, &dst, Proto::ICMPV6, l4);
+    l4[2..4].copy_from_slice(&sum.to_be_bytes());
+    assert_eq!(net.ingest(&frame), Some(Drop::Malformed(Malformed::NdpBadOption)));
+}
+
+#[test]
+fn a_probe_for_our_address_is_told_that_it_is_taken_at_a_bounded_rate() {
+    let mut net = net();
+    net.now += Duration::from_secs(11);
+    let mut sent = Vec::new();
+    for _ in 0..20 {
+        assert_eq!(net.ingest(&solicit("::", OURS, 255, &[])), Some(Drop::NdpConflict));
+        sent.extend(net.emit());
+    }
+    assert_eq!(sent.len(), 1);
+    read(&sent[0], |mac, src, dst, ndp| {
+        assert_eq!((mac, src, dst), (Mac([0x33, 0x33, 0, 0, 0, 1]), addr(OURS), Addr::ALL_NODES));
+        assert!(matches!(ndp, Ndp::NeighborAdvert { solicited: false, .. }));
+    });
+    assert_eq!(net.stack.counters().neighbours.conflicts, 20);
+}
+
+#[test]
+fn a_claim_to_our_address_is_defended() {
+    let mut net = net();
+    net.now += Duration::from_secs(11);
+    assert_eq!(net.ingest(&advert(PEER, OURS, OURS, false, PEER_MAC)), Some(Drop::NdpConflict));
+    let sent = net.emit();
+    read(&sent[0], |_, src, dst, _| assert_eq!((src, dst), (addr(OURS), Addr::ALL_NODES)));
+    assert!(net.stack.addresses().any(|a| a.cidr.addr == addr(OURS)), "we do not give up our address");
+}
+
+#[test]
+fn a_neighbour_is_solicited_in_its_group_and_its_answer_lets_packets_go() {
+    let mut net = net();
+    let local = clearway_wire::Endpoint::new(Addr::ANY_V6, 5000);
+    let socket = net.stack.udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false }).unwrap();
+    net.stack.udp_send(socket, clearway_wire::Endpoint::new(addr(PEER), 9), None, b"hello").unwrap();
+    let sent = net.emit();
+    assert_eq!(sent.len(), 1);
+    read(&sent[0], |mac, src, dst, ndp| {
+        assert_eq!(mac, Mac([0x33, 0x33, 0xff, 0, 0, 2]));
+        assert_eq!((src, dst), (addr(OURS), addr("ff02::1:ff00:2")));
+        let Ndp::NeighborSolicit { target, options } = ndp else { panic!() };
+        assert_eq!((target, options.source_link()), (addr(PEER), Some(OUR_MAC)));
+    });
+    let sent = net.exchange(&advert(PEER, OURS, PEER, true, PEER_MAC));
+    assert_eq!(sent.len(), 1);
+    assert_eq!(eth::check(&sent[0]).unwrap().dst(), PEER_MAC);
+    assert!(sent[0].ends_with(b"hello"));
+    assert_eq!(net.stack.neighbours().next().unwrap().state, NeighbourState::Reachable);
+}
+
+#[test]
+fn unsolicited_advertisements_make_no_entry() {
+    let mut net = net();
+    assert_eq!(net.ingest(&advert(PEER, OURS, PEER, false, PEER_MAC)), Some(Drop::NdpUnsolicited));
+    assert_eq!(net.stack.neighbours().count(), 0);
+}
+
+#[test]
+fn router_messages_and_redirects_change_nothing() {
+    let mut net = net();
+    let router = "fe80::99";
+    let routes: Vec<_> = net.stack.routes().collect();
+    let ra = Ndp::RouterAdvert {
+        hop_limit: 1,
+        managed: false,
+        other: false,
+        lifetime_s: 1800,
+        reachable_ms: 0,
+        retrans_ms: 0,
+        options: Options::NONE,
+    };
+    assert_eq!(net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(ra)))), Some(Drop::RouterMessage));
+    let redirect = Ndp::Redirect { target: addr(router), destination: addr(PEER), options: Options::NONE };
+    assert_eq!(net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(redirect)))), Some(Drop::Redirect));
+    assert_eq!(net.stack.routes().collect::<Vec<_>>(), routes);
+    assert_eq!(net.emit().len(), 0);
+}
+
+#[test]
+fn a_new_address_is_announced_to_all() {
+    let mut net = net();
+    net.stack.add_address(net.now, Iface(0), cidr("2001:db8::77/64")).unwrap();
+    let sent = net.emit();
+    read(&sent[0], |_, src, dst, ndp| {
+        assert_eq!((src, dst), (addr("2001:db8::77"), Addr::ALL_NODES));
+        assert!(matches!(ndp, Ndp::NeighborAdvert { solicited: false, override_: true, .. }));
+    });
+}

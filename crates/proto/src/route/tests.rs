@@ -28,9 +28,10 @@ fn iface(route: Option<&Route>) -> Option<u16> {
 #[test]
 fn the_longest_prefix_wins_in_both_families() {
     let mut r = routes();
-    for (n, dst) in ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "::/0", "2001:db8::/32", "2001:db8:1::/48"]
-        .iter()
-        .enumerate()
+    for (n, dst) in
+        ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "::/0", "2001:db8::/32", "2001:db8:1::/48"]
+            .iter()
+            .enumerate()
     {
         r.add(Table(0), cidr(dst), NextHop::Interface(Iface(n as u16))).unwrap();
     }

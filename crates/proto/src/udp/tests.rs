@@ -1,0 +1,321 @@
+extern crate std;
+
+use std::vec;
+use std::vec::Vec;
+
+use clearway_pkt::Offloads;
+use clearway_wire::{Malformed, eth, ipv4, ipv6};
+
+use super::*;
+use crate::testing::*;
+use crate::{InterfaceSpec, Link};
+
+fn spec(local: &str, port: u16) -> UdpSpec {
+    UdpSpec { table: Table(0), local: Endpoint::new(addr(local), port), token: u64::from(port), v6_only: false }
+}
+
+fn end(a: &str, port: u16) -> Endpoint {
+    Endpoint::new(addr(a), port)
+}
+
+fn bind(net: &mut Net, local: &str, port: u16) -> UdpId {
+    net.stack.udp_bind(spec(local, port)).unwrap()
+}
+
+fn received(net: &mut Net, socket: UdpId) -> Vec<(Endpoint, Addr, Vec<u8>)> {
+    let mut out = Vec::new();
+    while let Some(d) = net.stack.udp_recv(socket) {
+        out.push((d.from, d.to, d.payload.to_vec()));
+    }
+    out
+}
+
+#[test]
+fn a_datagram_goes_there_and_back() {
+    for (ours, theirs) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
+        let mut net = Net::lan();
+        let socket = bind(&mut net, ours, 2000);
+        assert_eq!(net.ingest(&ip_frame(&udp_packet((theirs, 1000), (ours, 2000), b"ask"))), None);
+        let event = net.stack.next_event();
+        assert_eq!(event, Some(Event::Udp { socket, token: 2000, what: UdpEvents::READABLE }));
+        assert_eq!(net.stack.next_event(), None);
+        assert_eq!(received(&mut net, socket), [(end(theirs, 1000), addr(ours), b"ask".to_vec())]);
+        net.stack.udp_send(socket, end(theirs, 1000), None, b"answer").unwrap();
+        assert!(net.stack.wants_emit());
+        let sent = net.emit();
+        let packet = eth::check(&sent[0]).unwrap().payload();
+        let l4 = &packet[packet.len() - 14..];
+        let read = udp::check(&addr(ours), &addr(theirs), l4, true).unwrap();
+        assert_eq!((read.src_port(), read.dst_port(), read.payload()), (2000, 1000, &b"answer"[..]));
+        assert!(!net.stack.wants_emit());
+    }
+}
+
+#[test]
+fn the_most_specific_socket_gets_the_datagram() {
+    let mut net = Net::lan();
+    net.stack.add_address(net.now, Iface(0), cidr("10.0.0.3/24")).unwrap();
+    let any6 = bind(&mut net, "::", 7);
+    let bound = bind(&mut net, "10.0.0.1", 7);
+    let other = bind(&mut net, "10.0.0.1", 8);
+    net.stack.udp_connect(other, end("10.0.0.2", 9)).unwrap();
+    // Connected sockets leave their port to others: a second one for the same port.
+    let again = bind(&mut net, "10.0.0.1", 8);
+    let mut from = |src: (&str, u16), dst: (&str, u16)| {
+        net.ingest(&ip_frame(&udp_packet(src, dst, b"x")));
+        [any6, bound, other, again].map(|s| net.stack.udp_recv(s).is_some())
+    };
+    assert_eq!(from(("10.0.0.2", 9), ("10.0.0.1", 7)), [false, true, false, false]);
+    assert_eq!(from(("10.0.0.2", 9), ("10.0.0.3", 7)), [true, false, false, false], "an IPv6 wildcard takes IPv4 too");
+    assert_eq!(from(("2001:db8::2", 9), ("2001:db8::1", 7)), [true, false, false, false]);
+    assert_eq!(from(("10.0.0.2", 9), ("10.0.0.1", 8)), [false, false, true, false]);
+    assert_eq!(from(("10.0.0.2", 10), ("10.0.0.1", 8)), [false, false, false, true]);
+}
+
+#[test]
+fn an_ipv6_only_wildcard_leaves_ipv4_to_others() {
+    let mut net = Net::lan();
+    let six = net.stack.udp_bind(UdpSpec { v6_only: true, ..spec("::", 7) }).unwrap();
+    assert_eq!(net.ingest(&ip_frame(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 7), b"x"))), Some(Drop::UdpPortClosed));
+    let four = bind(&mut net, "0.0.0.0", 7);
+    net.ingest(&ip_frame(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 7), b"x")));
+    assert_eq!((received(&mut net, six).len(), received(&mut net, four).len()), (0, 1));
+}
+
+#[test]
+fn ports_are_bound_once() {
+    let mut net = Net::lan();
+    bind(&mut net, "10.0.0.1", 7);
+    assert_eq!(net.stack.udp_bind(spec("10.0.0.1", 7)), Err(UdpError::InUse));
+    bind(&mut net, "0.0.0.0", 7);
+    assert_eq!(net.stack.udp_bind(spec("0.0.0.0", 7)), Err(UdpError::InUse));
+    assert_eq!(net.stack.udp_bind(spec("::", 7)), Err(UdpError::InUse), "it would take IPv4 too");
+    assert_eq!(net.stack.udp_bind(spec("192.0.2.1", 7)), Err(UdpError::BadAddress));
+    let socket = bind(&mut net, "10.0.0.1", 0);
+    let port = net.stack.udp_local(socket).unwrap().port;
+    assert!((32_768..=60_999).contains(&port));
+}
+
+#[test]
+fn a_closed_socket_is_gone_and_its_place_is_free() {
+    let mut config = config();
+    config.limits.udp_sockets = 2;
+    let mut net = Net::with(config, &[(raw(1500), &["10.0.0.1/24"])]);
+    let (a, _) = (bind(&mut net, "10.0.0.1", 1), bind(&mut net, "10.0.0.1", 2));
+    assert_eq!(net.stack.udp_bind(spec("10.0.0.1", 3)), Err(UdpError::TooMany));
+    net.stack.udp_send(a, end("10.0.0.2", 9), None, b"x").unwrap();
+    net.ingest(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 1), b"x"));
+    net.stack.udp_close(a);
+    assert_eq!(net.stack.next_event(), None);
+    assert_eq!(net.emit().len(), 0);
+    assert_eq!(net.stack.udp_send(a, end("10.0.0.2", 9), None, b"x"), Err(UdpError::Stale));
+    assert!(net.stack.udp_recv(a).is_none());
+    let b = bind(&mut net, "10.0.0.1", 1);
+    assert_ne!(a, b);
+}
+
+#[test]
+fn queues_are_bounded_and_drops_are_counted_by_socket() {
+    let mut config = config();
+    config.limits.udp_queue_bytes = 10_000;
+    let mut net = Net::with(config, &[(raw(1500), &["10.0.0.1/24"])]);
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    for _ in 0..100 {
+        net.ingest(&udp_packet(("10.0.0.2", 1), ("10.0.0.1", 2000), &[0; 1000]));
+    }
+    assert_eq!(net.stack.counters().drops(Drop::UdpQueueFull), 90);
+    assert_eq!(net.stack.udp_dropped(socket), Some(90));
+    assert_eq!(net.emit().len(), 0, "a full queue is no closed port");
+    assert_eq!(received(&mut net, socket).len(), 10);
+    let mut taken = 0;
+    while net.stack.udp_send(socket, end("10.0.0.2", 1), None, &[0; 1000]).is_ok() {
+        taken += 1;
+    }
+    assert_eq!(taken, 10);
+    assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 1), None, &[0; 1000]), Err(UdpError::Full));
+    while net.stack.next_event().is_some() {}
+    assert_eq!(net.emit().len(), 10);
+    let event = net.stack.next_event();
+    assert_eq!(event, Some(Event::Udp { socket, token: 2000, what: UdpEvents::WRITABLE }));
+}
+
+#[test]
+fn a_device_that_is_full_keeps_datagrams_waiting() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    for n in 0..4u8 {
+        net.stack.udp_send(socket, end("10.0.0.2", 1), None, &[n]).unwrap();
+    }
+    net.sink.room = Some(3);
+    assert!(net.stack.emit(net.now, &mut net.sink));
+    assert_eq!(net.sink.take().len(), 3);
+    net.sink.room = None;
+    assert_eq!(net.emit().iter().map(|f| f[28]).collect::<Vec<_>>(), [3]);
+    assert_eq!(net.stack.counters().udp.datagrams_out, 4);
+}
+
+#[test]
+fn a_datagram_longer_than_the_link_goes_in_fragments_with_its_checksum() {
+    for (ours, theirs) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
+        let mut net = Net::tun();
+        let socket = bind(&mut net, ours, 2000);
+        let data: Vec<u8> = (0..9_001u32).map(|n| (n * 7) as u8).collect();
+        net.stack.udp_send(socket, end(theirs, 1), None, &data).unwrap();
+        let sent = net.emit();
+        assert_eq!(sent.len(), 7);
+        assert!(sent.iter().all(|p| p.len() <= 1500));
+        let whole = crate::frag::tests::join(&sent);
+        let read = udp::check(&addr(ours), &addr(theirs), &whole, true).unwrap();
+        assert_eq!(read.payload(), data);
+        assert_eq!(net.stack.counters().ip.fragmented, 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_with_the_reason() {
+    let mut net = Net::lan();
+    let four = bind(&mut net, "0.0.0.0", 1);
+    let six = net.stack.udp_bind(UdpSpec { v6_only: true, ..spec("::", 2) }).unwrap();
+    let s = &mut net.stack;
+    assert_eq!(s.udp_send(four, None, None, b"x"), Err(UdpError::BadAddress), "not connected");
+    assert_eq!(s.udp_send(four, end("10.0.0.2", 0), None, b"x"), Err(UdpError::BadAddress));
+    assert_eq!(s.udp_send(four, end("2001:db8::2", 9), None, b"x"), Err(UdpError::BadAddress));
+    assert_eq!(s.udp_send(six, end("10.0.0.2", 9), None, b"x"), Err(UdpError::BadAddress));
+    assert_eq!(s.udp_send(four, end("192.0.2.9", 9), None, b"x"), Err(UdpError::NoRoute));
+    assert_eq!(s.udp_send(four, end("10.0.0.2", 9), Some(addr("10.0.0.9")), b"x"), Err(UdpError::BadAddress));
+    assert_eq!(s.udp_send(four, end("10.0.0.2", 9), None, &vec![0; 65_508]), Err(UdpError::TooLong));
+    assert_eq!(s.udp_send(four, end("10.0.0.2", 9), None, &vec![0; 65_507]), Ok(()));
+    assert_eq!(s.udp_connect(four, end("10.0.0.255", 9)), Err(UdpError::BadAddress));
+    assert_eq!(s.udp_connect(four, end("10.0.0.2", 0)), Err(UdpError::BadAddress));
+}
+
+#[test]
+fn checksums_are_looked_at_and_none_is_allowed_over_ipv4_only() {
+    let mut net = Net::lan();
+    let sockets = [bind(&mut net, "10.0.0.1", 2000), bind(&mut net, "2001:db8::1", 2000)];
+    let mut four = udp_packet(("10.0.0.2", 1), ("10.0.0.1", 2000), b"x");
+    four[27] ^= 1;
+    assert_eq!(net.ingest(&ip_frame(&four)), Some(Drop::Malformed(Malformed::UdpBadChecksum)));
+    four[26..28].fill(0);
+    assert_eq!(net.ingest(&ip_frame(&four)), None);
+    let mut six = udp_packet(("2001:db8::2", 1), ("2001:db8::1", 2000), b"x");
+    six[46..48].fill(0);
+    assert_eq!(net.ingest(&ip_frame(&six)), Some(Drop::Malformed(Malformed::UdpZeroChecksumV6)));
+    assert_eq!(sockets.map(|s| received(&mut net, s).len()), [1, 0]);
+}
+
+#[test]
+fn lengths_that_lie_are_refused_and_padding_is_cut_off() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    for len in [0u16, 7, 14] {
+        let mut p = udp_packet(("10.0.0.2", 1), ("10.0.0.1", 2000), b"hello");
+        p[24..26].copy_from_slice(&len.to_be_bytes());
+        assert_eq!(net.ingest(&p), Some(Drop::Malformed(Malformed::UdpBadLength)), "{len}");
+    }
+    let mut l4 = udp_datagram(("10.0.0.2", 1), ("10.0.0.1", 2000), b"hello");
+    l4.extend_from_slice(b"rubbish");
+    assert_eq!(net.ingest(&packet("10.0.0.2", "10.0.0.1", Proto::UDP, &l4)), None);
+    assert_eq!(received(&mut net, socket)[0].2, b"hello");
+    let zero = udp_packet(("10.0.0.2", 1), ("10.0.0.1", 0), b"x");
+    assert_eq!(net.ingest(&zero), Some(Drop::PortZero));
+}
+
+#[test]
+fn an_empty_datagram_is_a_datagram() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    net.ingest(&udp_packet(("10.0.0.2", 1), ("10.0.0.1", 2000), b""));
+    assert_eq!(received(&mut net, socket).len(), 1);
+    net.stack.udp_send(socket, end("10.0.0.2", 1), None, b"").unwrap();
+    assert_eq!(net.emit()[0].len(), 28);
+}
+
+#[test]
+fn a_device_that_makes_checksums_gets_the_sum_of_the_pseudo_header() {
+    let offloads = Offloads { tx_checksum: true, ..Offloads::default() };
+    let mut net = Net::new(&[(InterfaceSpec { offloads, ..raw(1500) }, &["10.0.0.1/24"])]);
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    net.stack.udp_send(socket, end("10.0.0.2", 1), None, b"hello").unwrap();
+    net.stack.emit(net.now, &mut net.sink);
+    let (_, frame, meta) = net.sink.sent.pop_front().unwrap();
+    assert_eq!((meta.checksum_start, meta.checksum_offset), (20, 6));
+    // What the device does: the sum of everything from the start on, complemented, goes into the field.
+    let mut l4 = frame[20..].to_vec();
+    let sum = clearway_wire::checksum::sum(&l4).finish();
+    l4[6..8].copy_from_slice(&sum.to_be_bytes());
+    assert!(udp::check(&addr("10.0.0.1"), &addr("10.0.0.2"), &l4, true).is_ok());
+}
+
+#[test]
+fn broadcasts_and_multicasts_leave_without_asking_for_neighbours() {
+    let mut net = Net::new(&[(ethernet(1500), &["10.0.0.1/24"])]);
+    let socket = bind(&mut net, "0.0.0.0", 2000);
+    for (to, mac) in [("10.0.0.255", [255; 6]), ("224.0.0.251", [1, 0, 0x5e, 0, 0, 251])] {
+        net.stack.udp_send(socket, end(to, 9), None, b"x").unwrap();
+        let sent = net.emit();
+        assert_eq!(sent.len(), 1);
+        assert_eq!(eth::check(&sent[0]).unwrap().dst().0, mac);
+    }
+    assert_eq!(net.stack.neighbours().count(), 0);
+}
+
+#[test]
+fn tos_and_hops_are_the_sockets() {
+    let mut net = Net::tun();
+    let (four, six) = (bind(&mut net, "10.0.0.1", 1), bind(&mut net, "2001:db8::1", 1));
+    for (socket, to) in [(four, "10.0.0.2"), (six, "2001:db8::2")] {
+        net.stack.udp_set_hops(socket, 0xb8, 7).unwrap();
+        net.stack.udp_send(socket, end(to, 9), None, b"x").unwrap();
+    }
+    let sent = net.emit();
+    let v4 = ipv4::check(&sent[0], true).unwrap();
+    let v6 = ipv6::check(&sent[1]).unwrap();
+    assert_eq!((v4.tos(), v4.ttl(), v4.dont_fragment()), (0xb8, 7, false));
+    assert_eq!((v6.traffic_class(), v6.hop_limit()), (0xb8, 7));
+}
+
+#[test]
+fn identifications_of_datagrams_are_no_counter() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "10.0.0.1", 1);
+    let mut ids = Vec::new();
+    for _ in 0..16 {
+        net.stack.udp_send(socket, end("10.0.0.2", 9), None, b"x").unwrap();
+        ids.push(ipv4::check(&net.emit()[0], true).unwrap().id());
+    }
+    let steps: std::collections::BTreeSet<u16> = ids.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
+    assert!(steps.len() > 12, "{ids:?}");
+}
+
+#[test]
+fn tables_keep_sockets_apart() {
+    let mut net =
+        Net::new(&[(raw(1500), &["10.0.0.1/24"]), (InterfaceSpec { table: Table(1), ..raw(1500) }, &["10.0.0.1/24"])]);
+    let zero = bind(&mut net, "10.0.0.1", 7);
+    let one = net.stack.udp_bind(UdpSpec { table: Table(1), ..spec("10.0.0.1", 7) }).unwrap();
+    net.ingest_on(Iface(1), &udp_packet(("10.0.0.2", 1), ("10.0.0.1", 7), b"x"));
+    assert_eq!((received(&mut net, zero).len(), received(&mut net, one).len()), (0, 1));
+    net.stack.udp_send(one, end("10.0.0.2", 1), None, b"x").unwrap();
+    net.stack.emit(net.now, &mut net.sink);
+    assert_eq!(net.sink.sent[0].0, Iface(1));
+}
+
+#[test]
+fn what_is_sent_to_ourselves_comes_back_over_loopback() {
+    let loopback = InterfaceSpec { link: Link::Loopback, mtu: 65_535, ..raw(0) };
+    let offloads = Offloads { trusted_link: true, ..Offloads::default() };
+    let mut net = Net::new(&[
+        (InterfaceSpec { offloads, ..loopback }, &["127.0.0.1/8", "::1/128"]),
+        (ethernet(1500), &["10.0.0.1/24", "2001:db8::1/64"]),
+    ]);
+    for a in ["127.0.0.1", "10.0.0.1", "::1", "2001:db8::1"] {
+        let socket = bind(&mut net, a, 7);
+        net.stack.udp_send(socket, end(a, 7), None, b"me").unwrap();
+        net.stack.emit(net.now, &mut net.sink);
+        let (iface, frame, _) = net.sink.sent.pop_front().unwrap();
+        assert_eq!(iface, Iface(0));
+        assert_eq!(net.ingest_on(iface, &frame), None);
+        assert_eq!(received(&mut net, socket), [(end(a, 7), addr(a), b"me".to_vec())]);
+    }
+}
