@@ -122,12 +122,6 @@ impl Flows {
         self.map.len() >= self.map.capacity()
     }
 
-    /// Asks the processor for the slot where a lookup of `hash` begins.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        clearway_hint::prefetch_slice_at(self.map.slots(), self.map.slot_of(hash));
-    }
-
     /// Adds a record; false when the table is full.
     pub(crate) fn insert(&mut self, hash: u64, at: FlowRef) -> bool {
         self.map.insert(hash, at.0).is_ok()

@@ -218,7 +218,7 @@ impl<E: Env> Stack<E> {
 
     /// A connection's options.
     pub fn options(&self, conn: ConnId) -> Option<ConnOptions> {
-        Some(self.tcp.owned(conn)?.options)
+        Some(self.tcp.owned(conn)?.settings.into())
     }
 
     /// A connection's inner values.

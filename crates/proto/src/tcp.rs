@@ -23,6 +23,7 @@ mod reasm;
 mod recovery;
 mod rtt;
 mod sack;
+mod settings;
 mod snd;
 mod span;
 mod state;
@@ -276,7 +277,7 @@ impl<E: Env> Tcp<E> {
         if !c.marks.has(Marks::ACK_NOW) {
             return;
         }
-        let ts = c.marks.has(Marks::TS).then(|| (c.stamp(now), c.ts.recent));
+        let ts = c.marks.has(Marks::TS).then(|| (c.stamp(now), c.ts_recent));
         let seg = Segment {
             seq: c.snd.nxt,
             ack: c.rcv.nxt,
@@ -285,7 +286,7 @@ impl<E: Env> Tcp<E> {
             opts: clearway_wire::tcp::TcpOptions { ts, ..Default::default() },
             ..Segment::default()
         };
-        let (key, tos, ttl) = (c.key, c.options.tos, c.options.ttl);
+        let (key, tos, ttl) = (c.key, c.settings.tos, c.settings.ttl);
         cx.reply(&key, seg, tos, ttl);
         cx.counters.tcp.segs_out += 1;
     }
@@ -298,10 +299,10 @@ impl<E: Env> Tcp<E> {
             return self.leave(now, config, counters, index);
         }
         debug_assert!(!c.marks.has(Marks::DETACHED) || !c.marks.has(Marks::EMIT));
-        let due = timers::earliest(c);
-        if due < c.armed {
-            c.armed = due;
-            self.wheel.arm(index, due);
+        if c.marks.has(Marks::REARM) {
+            c.marks.clear(Marks::REARM);
+            let due = timers::earliest(now, c);
+            self.wheel.arm_if_earlier(index, due);
         }
         let (turn, tell) = (c.marks.has(Marks::EMIT), !c.events.is_empty() && c.is_owned());
         if turn && !c.ready.is_linked() {
@@ -329,16 +330,14 @@ impl<E: Env> Tcp<E> {
         self.ready.remove(&mut self.open.links(|c| &mut c.ready), index);
         let Some(c) = self.open.by_index_mut(index) else { return };
         c.stop();
-        if let Some(map) = c.reasm.take() {
-            self.pools.reasm.remove(map);
-        }
-        if let Some(board) = c.sack.take() {
-            self.pools.boards.remove(board);
-        }
+        c.reasm.give_back(&mut self.pools.reasm);
+        c.sack.give_back(&mut self.pools.boards);
         let marks = c.marks;
         if marks.has(Marks::PENDING) {
             // Nobody has seen it; nobody will.
-            if let Some(listener) = c.listener.and_then(|id| self.listeners.get_mut(id)) {
+            if let Some(listener) =
+                crate::stack::ListenerId::from_bits(c.token).and_then(|id| self.listeners.get_mut(id))
+            {
                 listener.queue.remove(&mut self.open.links(|c| &mut c.owner), index);
             }
             self.free(index);
@@ -395,8 +394,8 @@ impl<E: Env> Tcp<E> {
         let mut work = TIMERS_PER_TURN;
         while let Some(index) = self.wheel.next_expired_within(now, &mut work) {
             if let Some(c) = self.open.by_index_mut(index) {
-                c.armed = Instant::NEVER;
                 timers::on_time(now, c, &mut self.pools, cx);
+                c.marks.set(Marks::REARM);
                 self.settle(now, cx.config, cx.counters, index);
             }
         }
@@ -490,7 +489,7 @@ impl<E: Env> Tcp<E> {
                 if c.mss < before && c.state.is_synchronized() {
                     // What is out in larger segments will not arrive: it is sent again in smaller ones, without blaming congestion
                     // (RFC 8201 5.4).
-                    let board = c.sack.and_then(|h| self.pools.boards.get_mut(h));
+                    let board = c.sack.get_mut(&mut self.pools.boards);
                     c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
                     c.marks.clear(Marks::TIMING);
                     c.wants_turn();

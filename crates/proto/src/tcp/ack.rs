@@ -18,12 +18,6 @@ pub(crate) struct AckInfo {
     pub now: Instant,
     /// Newly acknowledged by SEG.ACK.
     pub acked: u32,
-    /// Newly acknowledged by SACK blocks.
-    pub sacked: u32,
-    /// Newly known to have left the network: `acked` without what had been sacked before, and `sacked`.
-    pub delivered: u32,
-    /// Newly deemed lost.
-    pub lost: u32,
     /// A duplicate ACK in the sense of RFC 5681 2 (with SACK: one that brings new SACK blocks, RFC 6675 2).
     pub dup: bool,
     /// A round trip that this ACK completed (RFC 6298 3, RFC 7323 4).
@@ -65,7 +59,7 @@ pub(crate) fn digest<E: Env>(
         if wnd != c.snd.wnd {
             take_window(now, c, p, wnd);
         }
-        c.snd.set_window(wnd, seg.seq, seg.ack);
+        c.set_window(wnd, seg.seq, seg.ack);
     }
 }
 
@@ -76,7 +70,7 @@ fn take_window<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, wnd: u32) {
         // The window opened: what waited for it leaves, and if that is still not much, the wait begins anew.
         c.marks.clear(Marks::PERSIST);
         c.times.rto = Instant::NEVER;
-        c.times.stuck_since = if c.outstanding() > 0 { now } else { Instant::NEVER };
+        c.progress(now, c.outstanding() > 0);
         c.rtt.reset_backoff();
         c.tries = 0;
     }
@@ -92,19 +86,21 @@ pub(crate) fn has_unsent<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
 }
 
 /// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
-fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Seq) -> (u32, SackUpdate) {
+fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Seq) -> SackUpdate {
     if c.sack.is_none() {
         let tells_news = seg.opts.sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt));
         if !(tells_news && c.marks.has(Marks::SACK)) {
-            return (0, SackUpdate::default());
+            return SackUpdate::default();
         }
-        c.sack = p.boards.insert(Scoreboard::new());
+        c.sack.take(&mut p.boards, Scoreboard::new());
     }
-    let Some(board) = c.sack.and_then(|h| p.boards.get_mut(h)) else {
-        return (0, SackUpdate::default());
+    let Some(board) = c.sack.get_mut(&mut p.boards) else {
+        return SackUpdate::default();
     };
-    let before = if una == c.snd.una { 0 } else { board.advance(una) };
-    (before, board.update(seg.opts.sack.as_slice(), una, c.snd.nxt))
+    if una != c.snd.una {
+        board.advance(una);
+    }
+    board.update(seg.opts.sack.as_slice(), una, c.snd.nxt)
 }
 
 /// The part of an ACK that says something about what we sent.
@@ -120,7 +116,7 @@ fn digest_news<E: Env>(
     let before = c.outstanding();
     let acked = if seg.ack.gt(c.snd.una) { seg.ack.since(c.snd.una) } else { 0 };
     let una = c.snd.una.max(seg.ack);
-    let (was_sacked, sack) = digest_sack(c, p, seg, una);
+    let sack = digest_sack(c, p, seg, una);
     if sack.reneged {
         cx.counters.tcp.sack_reneged += 1;
     }
@@ -139,9 +135,6 @@ fn digest_news<E: Env>(
     let info = AckInfo {
         now,
         acked,
-        sacked: sack.newly,
-        delivered: acked - was_sacked.min(acked) + sack.newly,
-        lost: 0,
         dup,
         rtt_sample,
         flight_before: before,
@@ -153,8 +146,8 @@ fn digest_news<E: Env>(
     if acked > 0 {
         take_acked(c, p, acked, una);
     }
-    if let Some(sample) = rtt_sample {
-        c.rtt.on_sample(sample, before, c.mss);
+    if let Some(sample) = info.rtt_sample {
+        c.rtt.on_sample(sample, info.flight_before, c.mss);
     }
     let signal = recover(c, p, cx, &info);
     if acked > 0 {
@@ -168,11 +161,11 @@ fn digest_news<E: Env>(
 
 /// SND.UNA moves; the bytes below it are given back.
 fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
-    let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd.end.since(c.snd.una)) } else { acked };
+    let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
+    c.una_wraps = c.una_wraps.wrapping_add(u16::from(una.0 < c.snd.una.0));
     c.snd.una = una;
-    c.tally.bytes_acked += u64::from(bytes);
-    if c.marks.has(Marks::SEND_URGENT) && c.snd.urgent.le(una) {
+    if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.le(una) {
         c.marks.clear(Marks::SEND_URGENT);
     }
     if bytes > 0 && c.marks.has(Marks::WANT_ROOM) {
@@ -185,7 +178,7 @@ fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
 
 /// Loss recovery and congestion control hear of it.
 fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &AckInfo) -> Signal {
-    let board = c.sack.and_then(|h| p.boards.get(h));
+    let board = c.sack.get(&p.boards);
     let was_frozen = c.recovery.is_frozen();
     let signal = c.recovery.on_ack(info, board, u32::from(c.mss));
     match signal {
@@ -201,9 +194,7 @@ fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &Ac
         c.cc.on_ack(info, &c.rtt);
     }
     if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
-        if let Some(board) = c.sack.take() {
-            p.boards.remove(board);
-        }
+        c.sack.give_back(&mut p.boards);
     }
     signal
 }
@@ -212,12 +203,12 @@ fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &Ac
 fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     if c.outstanding() == 0 {
         c.times.rto = Instant::NEVER;
-        c.times.stuck_since = Instant::NEVER;
+        c.progress(now, false);
         return;
     }
-    c.times.stuck_since = now;
+    c.progress(now, true);
     if signal != (Signal::Partial { first: false }) {
-        c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+        c.set_rto(now + c.rtt.rto(&cx.config.tcp));
     }
 }
 

@@ -5,7 +5,7 @@ use clearway_pkt::RxMeta;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::cc::Cc;
-use super::conn::{Conn, Marks};
+use super::conn::{Conn, Marks, Ms};
 use super::options::{self, Offered};
 use super::recovery::Recovery;
 use super::state::Cause;
@@ -52,7 +52,7 @@ pub(crate) fn on_segment<E: Env>(
     take_syn(now, c, cx, seg);
     if acks_syn {
         // The window of a SYN-ACK is never scaled (RFC 7323 2.2).
-        c.snd.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
+        c.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
         established(now, c, p, cx);
         c.go(Cause::SynAck);
         c.tell(ConnEvents::CONNECTED);
@@ -64,7 +64,7 @@ pub(crate) fn on_segment<E: Env>(
     // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our answer is SYN and ACK.
     // What else is in the segment is not taken; its sender repeats it once it is established.
     c.go(Cause::Syn);
-    c.snd.set_window(u32::from(seg.wnd), seg.seq, Seq(0));
+    c.set_window(u32::from(seg.wnd), seg.seq, Seq(0));
     c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
     c.tries = 0;
     Ok(())
@@ -78,14 +78,14 @@ fn take_syn<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
     c.rcv.wraps = 0;
     // While the SYN was out, the edge held the length of the window that it offered: there was nothing to count it from.
     c.rcv.edge = c.rcv.nxt + c.rcv.edge.0;
-    c.heard = now;
+    c.heard = Ms::of(now);
     let link_mss = c.our_mss;
     let agreed = options::agree(
         &cx.config.tcp,
         &Offered::from(&seg.opts),
         c.key.remote.is_v6(),
         link_mss,
-        c.options.max_segment,
+        c.settings.max_segment,
     );
     c.apply(&agreed, seg.opts.ts.map_or(0, |(val, _)| val), now);
 }
@@ -100,7 +100,7 @@ impl<E: Env> Conn<E> {
         self.rcv.shift = agreed.rcv_scale;
         self.peer_mss = agreed.mss;
         self.mss = agreed.payload_mss();
-        self.ts.recent = ts_recent;
+        self.ts_recent = ts_recent;
         self.recent_at = (now.as_millis() / 1000) as u32;
     }
 }
@@ -118,15 +118,15 @@ pub(crate) fn established<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, c
     c.rtt.reset_backoff();
     c.tries = 0;
     c.snd.una = c.iss + 1;
-    c.snd.small = c.snd.una;
+    c.snd_ahead.small = c.snd.una;
     c.recovery = Recovery::new(c.iss);
-    c.cc = Cc::new(c.options.congestion, c.mss, if again { 1 } else { cx.config.tcp.initial_window });
+    c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
     c.quick = QUICK_ACKS;
     c.times.rto = Instant::NEVER;
-    c.times.stuck_since = Instant::NEVER;
+    c.progress(now, false);
     c.soft_error = None;
-    if let Some(keepalive) = c.options.keepalive {
-        c.times.life = now + keepalive.idle;
+    if let Some(keepalive) = c.settings.keepalive() {
+        c.set_life(now + keepalive.idle);
     }
     if ack::has_unsent(c, p) {
         c.wants_turn();

@@ -1,17 +1,18 @@
 //! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
 //! acknowledging need comes next, and what is seldom needed last.
 
-use clearway_base::{Duration, Handle, Instant, Link};
+use clearway_base::{Duration, Instant, Link, Slab};
 use clearway_wire::Seq;
 
 use super::cc::Cc;
 use super::options::MIN_MSS;
-use super::rcv::Rcv;
+use super::rcv::{Rcv, RcvAhead};
 use super::reasm::Reasm;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::sack::Scoreboard;
-use super::snd::Snd;
+use super::settings::Settings;
+use super::snd::{Snd, SndAhead};
 use super::span::Span;
 use super::state::{Cause, State, after};
 use crate::config::ConnOptions;
@@ -19,7 +20,6 @@ use crate::emit::RouteCache;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::flow::FlowKey;
-use crate::stack::ListenerId;
 use crate::store::{Env, RxStore, TxStore};
 
 /// A set of marks on a connection: what receiving, timers and the owner want done, and what is so for good.
@@ -91,8 +91,10 @@ marks! {
     PROBING = 26;
     /// The peer's FIN came (`Rcv::fin`) and waits for what is missing before it.
     FIN_WAITS = 28;
-    /// Counts among the orphans.
-    LISTED_ORPHAN = 29;
+    /// Something waits for the peer, since `Times::stuck_since`.
+    STUCK = 29;
+    /// A deadline was set that may be nearer than the wheel knows.
+    REARM = 30;
 }
 
 impl Marks {
@@ -133,15 +135,6 @@ impl core::fmt::Debug for Marks {
     }
 }
 
-/// Timestamps (RFC 7323 3 and 4.3).
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Stamps {
-    /// TS.Recent.
-    pub recent: u32,
-    /// What is added to our clock so that nobody learns it (RFC 7323 5.4).
-    pub offset: u32,
-}
-
 /// Deadlines and the times that they are reckoned from. The wheel knows one instant for each connection: the earliest, or one before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
@@ -149,20 +142,36 @@ pub(crate) struct Times {
     pub rto: Instant,
     /// Keepalive; the end of FIN-WAIT-2 for a connection without owner.
     pub life: Instant,
-    /// Since when something waits for an acknowledgement without any progress: data in flight, or a window that does not open.
-    pub stuck_since: Instant,
-    /// When something last left.
-    pub sent: Instant,
     /// When the segment that is being timed left.
     pub timed: Instant,
+    /// Since when something waits for an acknowledgement without any progress, data in flight or a window that does not open, while
+    /// [`Marks::STUCK`] says so.
+    pub stuck_since: Ms,
+    /// When something last left.
+    pub sent: Ms,
+}
+
+/// A point in time to the millisecond, modulo 2^32: good for 49 days, in half the space.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Ms(u32);
+
+impl Ms {
+    #[inline]
+    pub(crate) fn of(now: Instant) -> Ms {
+        Ms(now.as_millis() as u32)
+    }
+
+    /// How long ago it was.
+    #[inline]
+    pub(crate) fn ago(self, now: Instant) -> Duration {
+        Duration::from_millis(u64::from((now.as_millis() as u32).wrapping_sub(self.0)))
+    }
 }
 
 /// What was counted of one connection, for its owner's curiosity.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tally {
-    pub bytes_sent: u64,
     pub bytes_retransmitted: u64,
-    pub bytes_acked: u64,
     pub segs_out: u32,
     pub segs_retransmitted: u32,
 }
@@ -178,7 +187,8 @@ pub(crate) struct Conn<E: Env> {
     pub marks: Marks,
     pub rcv: Rcv,
     pub snd: Snd,
-    pub ts: Stamps,
+    /// TS.Recent (RFC 7323 4.3).
+    pub ts_recent: u32,
     /// The largest payload that we may send, options of every segment already taken off.
     pub mss: u16,
     /// The largest payload that the peer was seen to send: an estimate of its segment size.
@@ -186,11 +196,9 @@ pub(crate) struct Conn<E: Env> {
     /// Segments received.
     pub segs_in: u32,
     /// When the peer was last heard.
-    pub heard: Instant,
+    pub heard: Ms,
     /// When a delayed ACK must leave.
     pub delack: Instant,
-    /// The deadline that the wheel knows: no later than the earliest of ours.
-    pub armed: Instant,
     /// On the list of connections that want a turn of emit.
     pub ready: Link,
     // ---- received and written bytes
@@ -202,6 +210,10 @@ pub(crate) struct Conn<E: Env> {
     pub rtt: Rtt,
     pub recovery: Recovery,
     pub times: Times,
+    pub snd_ahead: SndAhead,
+    pub rcv_ahead: RcvAhead,
+    /// How often SND.UNA passed zero, to know how much was acknowledged in all.
+    pub una_wraps: u16,
     /// The segment that is being timed: acknowledged when SND.UNA is at or past this.
     pub timed_seq: Seq,
     /// Retransmissions, probes or keepalives without an answer.
@@ -210,22 +222,24 @@ pub(crate) struct Conn<E: Env> {
     pub quick: u8,
     /// Challenge ACKs left in this second, and which second it is (RFC 5961 7).
     pub challenges: u8,
-    pub challenge_second: u32,
+    pub challenge_second: u16,
     /// On the accept queue of its listener while pending; with events for its owner; among the orphans.
     pub owner: Link,
-    pub reasm: Option<Handle<Reasm>>,
-    pub sack: Option<Handle<Scoreboard>>,
+    pub reasm: Held<Reasm>,
+    pub sack: Held<Scoreboard>,
     /// What arrived twice, while [`Marks::DUPLICATE`] says so.
     pub duplicate: Span,
     // ---- seldom
+    /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener.
     pub token: u64,
-    pub listener: Option<ListenerId>,
-    pub options: ConnOptions,
+    pub settings: Settings,
     pub failure: Option<Failure>,
     /// An ICMP error that says why the peer may not answer (RFC 5461 4.1): told when the connection fails for that.
     pub soft_error: Option<crate::error::Unreachable>,
     pub iss: Seq,
     pub irs: Seq,
+    /// What is added to our clock in timestamps so that nobody learns it (RFC 7323 5.4).
+    pub ts_offset: u32,
     /// What the peer announced as its largest segment, without options.
     pub peer_mss: u16,
     /// What we announced.
@@ -255,14 +269,13 @@ impl<E: Env> Conn<E> {
             events: ConnEvents(0),
             marks: Marks::default(),
             rcv: Rcv::default(),
-            snd: Snd { una: iss, nxt: iss, small: iss, end: iss, urgent: iss, ..Snd::default() },
-            ts: Stamps { recent: 0, offset: ts_offset },
+            snd: Snd { una: iss, nxt: iss, ..Snd::default() },
+            ts_recent: 0,
             mss: MIN_MSS,
             rcv_mss: FIRST_RCV_MSS.min(our_mss),
             segs_in: 0,
-            heard: now,
+            heard: Ms::of(now),
             delack: Instant::NEVER,
-            armed: Instant::NEVER,
             ready: Link::OFF,
             rx,
             tx,
@@ -273,28 +286,31 @@ impl<E: Env> Conn<E> {
             times: Times {
                 rto: Instant::NEVER,
                 life: Instant::NEVER,
-                stuck_since: Instant::NEVER,
-                sent: Instant::NEVER,
                 timed: now,
+                stuck_since: Ms::of(now),
+                sent: Ms::of(now),
             },
+            snd_ahead: SndAhead { max_wnd: 0, end: iss, urgent: iss, small: iss },
+            rcv_ahead: RcvAhead::default(),
+            una_wraps: 0,
             timed_seq: iss,
             tries: 0,
             quick: 0,
             challenges: u8::MAX,
             challenge_second: 0,
             owner: Link::OFF,
-            reasm: None,
-            sack: None,
+            reasm: Held::NONE,
+            sack: Held::NONE,
             duplicate: Span::new(iss, iss),
             token,
-            listener: None,
-            options,
+            settings: options.into(),
             failure: None,
             soft_error: None,
             iss,
             irs: Seq(0),
             peer_mss: MIN_MSS,
             our_mss,
+            ts_offset,
             recent_at: 0,
             tally: Tally::default(),
         }
@@ -303,10 +319,8 @@ impl<E: Env> Conn<E> {
     /// No segment comes or goes any more: no deadline, nothing to do.
     pub(crate) fn stop(&mut self) {
         self.delack = Instant::NEVER;
-        self.armed = Instant::NEVER;
         self.times.rto = Instant::NEVER;
         self.times.life = Instant::NEVER;
-        self.times.stuck_since = Instant::NEVER;
         self.marks.clear(BUSY);
     }
 
@@ -368,16 +382,84 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// The shift of windows that the peer sends.
+    /// The retransmission timer, or the persist timer, is to fire at `at`.
     #[inline]
-    pub(crate) fn snd_shift(&self) -> u8 {
-        self.snd.shift
+    pub(crate) fn set_rto(&mut self, at: Instant) {
+        self.times.rto = at;
+        self.marks.set(Marks::REARM);
+    }
+
+    /// The keepalive timer, or the end of FIN-WAIT-2, is to fire at `at`.
+    pub(crate) fn set_life(&mut self, at: Instant) {
+        self.times.life = at;
+        self.marks.set(Marks::REARM);
+    }
+
+    /// A delayed ACK leaves at `at` at the latest.
+    #[inline]
+    pub(crate) fn set_delack(&mut self, at: Instant) {
+        self.delack = at;
+        self.marks.set(Marks::REARM);
+    }
+
+    /// Something waits for the peer, from now on if nothing did before.
+    #[inline]
+    pub(crate) fn stuck(&mut self, now: Instant) {
+        if !self.marks.has(Marks::STUCK) {
+            self.progress(now, true);
+        }
+    }
+
+    /// The peer took something; `more` says whether something still waits for it.
+    #[inline]
+    pub(crate) fn progress(&mut self, now: Instant, more: bool) {
+        self.times.stuck_since = Ms::of(now);
+        self.marks.put(Marks::STUCK, more);
+        if more {
+            self.marks.set(Marks::REARM);
+        }
+    }
+
+    /// Takes the window of a segment (RFC 9293 3.10.7.4, step 5).
+    #[inline]
+    pub(crate) fn set_window(&mut self, wnd: u32, seq: Seq, ack: Seq) {
+        if wnd > self.snd.wnd {
+            self.snd_ahead.max_wnd = self.snd_ahead.max_wnd.max(wnd);
+        }
+        self.snd.wnd = wnd;
+        self.snd.wl1 = seq;
+        self.snd.wl2 = ack;
+    }
+
+    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND ≤ SEG.ACK ≤ SND.NXT, in the part of the circle behind SND.NXT.
+    #[inline]
+    pub(crate) fn ack_is_acceptable(&self, ack: Seq) -> bool {
+        ack.le(self.snd.nxt) && ack.ge(self.snd.una - self.snd_ahead.max_wnd.min(MAX_BEHIND))
+    }
+
+    /// Payload bytes that the peer has acknowledged, from the beginning.
+    pub(crate) fn bytes_acked(&self) -> u64 {
+        if matches!(self.state, State::SynSent | State::SynReceived)
+            || !self.snd.una.gt(self.iss) && self.una_wraps == 0
+        {
+            return 0;
+        }
+        let to = u64::from(self.una_wraps) << 32 | u64::from(self.snd.una.0);
+        let fin = u64::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.gt(self.snd_ahead.end));
+        to.saturating_sub(u64::from((self.iss + 1).0) + fin)
+    }
+
+    /// Payload bytes sent, repetitions included.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        let in_flight = if self.state == State::SynSent { 0 } else { self.outstanding() };
+        let fin = u32::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.le(self.snd_ahead.end));
+        self.bytes_acked() + u64::from(in_flight.saturating_sub(fin)) + self.tally.bytes_retransmitted
     }
 
     /// Our timestamp at `now`: milliseconds, and an offset that only we know.
     #[inline]
     pub(crate) fn stamp(&self, now: Instant) -> u32 {
-        stamp(now, self.ts.offset)
+        stamp(now, self.ts_offset)
     }
 
     /// Whether the owner's handle is good.
@@ -389,7 +471,7 @@ impl<E: Env> Conn<E> {
     /// Bytes the owner has written, sent or not, counted from SND.UNA.
     #[inline]
     pub(crate) fn written(&self, tx: &E::Tx) -> u32 {
-        if self.marks.has(Marks::SHUT) { self.snd.end.since(self.data_front()) } else { tx.len(&self.tx) }
+        if self.marks.has(Marks::SHUT) { self.snd_ahead.end.since(self.data_front()) } else { tx.len(&self.tx) }
     }
 
     /// The sequence number of the oldest byte in the send queue.
@@ -405,7 +487,7 @@ impl<E: Env> Conn<E> {
     /// Where our FIN stands, once the owner has closed; far ahead before.
     #[inline]
     pub(crate) fn fin_seq(&self) -> Seq {
-        if self.marks.has(Marks::SHUT) { self.snd.end } else { self.snd.una + (u32::MAX >> 1) }
+        if self.marks.has(Marks::SHUT) { self.snd_ahead.end } else { self.snd.una + (u32::MAX >> 1) }
     }
 
     /// Bytes of sequence space sent and not acknowledged.
@@ -419,11 +501,6 @@ impl<E: Env> Conn<E> {
         let to = u64::from(self.rcv.wraps) << 32 | u64::from(self.rcv.nxt.0);
         let fin = u64::from(self.marks.has(Marks::PEER_FIN));
         to.saturating_sub(u64::from((self.irs + 1).0) + fin)
-    }
-
-    /// The retransmission timeout as it is now.
-    pub(crate) fn rto(&self, config: &crate::config::TcpConfig) -> Duration {
-        self.rtt.rto(config)
     }
 }
 
@@ -439,8 +516,53 @@ const BUSY: Marks = Marks(
         | Marks::GONE.0
         | Marks::TO_WAIT.0
         | Marks::HOLE.0
-        | Marks::DUPLICATE.0,
+        | Marks::DUPLICATE.0
+        | Marks::STUCK.0
+        | Marks::REARM.0,
 );
+
+/// How far behind SND.UNA an ACK may be at most: no window is larger (RFC 7323 2.3).
+const MAX_BEHIND: u32 = 1 << 30;
+
+/// What a connection holds of a slab of maps: nothing, most of the time. Nobody else knows its place, so it needs no generation.
+pub(crate) struct Held<T> {
+    index: u32,
+    of: core::marker::PhantomData<fn() -> T>,
+}
+
+impl<T> Held<T> {
+    pub(crate) const NONE: Held<T> = Held { index: u32::MAX, of: core::marker::PhantomData };
+
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.index == u32::MAX
+    }
+
+    #[inline]
+    pub(crate) fn get<'a>(&self, slab: &'a Slab<T>) -> Option<&'a T> {
+        if self.is_none() { None } else { slab.by_index(self.index) }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut<'a>(&self, slab: &'a mut Slab<T>) -> Option<&'a mut T> {
+        if self.is_none() { None } else { slab.by_index_mut(self.index) }
+    }
+
+    /// Takes a place for `value`, if none is held and there is one.
+    pub(crate) fn take(&mut self, slab: &mut Slab<T>, value: T) {
+        if self.is_none() {
+            self.index = slab.insert(value).map_or(u32::MAX, |h| h.index());
+        }
+    }
+
+    /// Gives the place back.
+    pub(crate) fn give_back(&mut self, slab: &mut Slab<T>) {
+        if let Some(handle) = slab.handle_at(self.index).filter(|_| !self.is_none()) {
+            slab.remove(handle);
+        }
+        *self = Held::NONE;
+    }
+}
 
 /// What the peer's segments are taken to hold before one was seen (RFC 9293 3.7.1, the default of IPv4).
 const FIRST_RCV_MSS: u16 = 536;

@@ -5,7 +5,7 @@ use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Flags, Segment};
 
 use super::ack;
-use super::conn::{Conn, Marks};
+use super::conn::{Conn, Marks, Ms};
 use super::state::{Cause, State};
 use super::{Cx, Pools, text};
 use crate::counters::Drop;
@@ -56,7 +56,7 @@ pub(crate) fn on_segment<E: Env>(
 #[inline]
 fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
     let stamp_is_good = match (seg.opts.ts, c.marks.has(Marks::TS)) {
-        (Some((val, _)), true) => val.wrapping_sub(c.ts.recent) as i32 >= 0,
+        (Some((val, _)), true) => val.wrapping_sub(c.ts_recent) as i32 >= 0,
         (None, false) => true,
         _ => false,
     };
@@ -72,10 +72,10 @@ fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
 /// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2).
 #[inline]
 fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) {
-    c.heard = now;
+    c.heard = Ms::of(now);
     if let Some((val, _)) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS)) {
-        if seg.seq.le(c.rcv.acked) && val.wrapping_sub(c.ts.recent) as i32 >= 0 {
-            c.ts.recent = val;
+        if seg.seq.le(c.rcv.acked) && val.wrapping_sub(c.ts_recent) as i32 >= 0 {
+            c.ts_recent = val;
             c.recent_at = seconds(now);
         }
     }
@@ -118,11 +118,11 @@ fn step_1_timestamp<E: Env>(
         // RFC 7323 3.2: once agreed on, a segment without timestamps SHOULD be dropped silently.
         return Err(Drop::TcpTimestampMissing);
     };
-    if val.wrapping_sub(c.ts.recent) as i32 >= 0 {
+    if val.wrapping_sub(c.ts_recent) as i32 >= 0 {
         return Ok(());
     }
     if seconds(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE_SECS {
-        c.ts.recent = val;
+        c.ts_recent = val;
         return Ok(());
     }
     answer_unacceptable(now, c, p, cx, len);
@@ -177,7 +177,7 @@ pub(crate) fn challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>,
 /// The budget for ACKs that a stranger may provoke. It is this connection's own and drawn anew each second: a counter that all connections
 /// share would tell a stranger about other people's connections (CVE-2016-5696), and one of fixed size could be counted down.
 fn may_challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) -> bool {
-    let second = seconds(now);
+    let second = seconds(now) as u16;
     if c.challenge_second != second || c.challenges == u8::MAX {
         let limit = u64::from(cx.config.limits.challenge_acks_per_second.clamp(1, u8::MAX - 1));
         c.challenge_second = second;
@@ -255,17 +255,17 @@ fn step_5_ack<E: Env>(
             cx.reset_for(&c.key, seg, len);
             return Err(Drop::TcpBadAck);
         }
-        c.snd.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
+        c.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
         super::active::established(now, c, p, cx);
         c.go(Cause::SynAcked);
         c.tell(ConnEvents::CONNECTED);
-    } else if !c.snd.ack_is_acceptable(seg.ack) {
+    } else if !c.ack_is_acceptable(seg.ack) {
         // RFC 5961 5.2: neither an ACK of what was never sent nor one from long ago is believed.
         challenge(now, c, p, cx);
         return Err(if seg.ack.gt(c.snd.nxt) { Drop::TcpAckUnsent } else { Drop::TcpAckTooOld });
     }
     ack::digest(now, c, p, cx, seg, len);
-    if c.marks.has(Marks::FIN_SENT) && c.snd.una.gt(c.snd.end) {
+    if c.marks.has(Marks::FIN_SENT) && c.snd.una.gt(c.snd_ahead.end) {
         fin_acked(now, c, cx);
     }
     Ok(())
@@ -277,7 +277,7 @@ fn fin_acked<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
         State::FinWait1 => {
             c.go(Cause::FinAcked);
             if c.marks.has(Marks::ORPHAN) {
-                c.times.life = now + cx.config.tcp.fin_wait_2;
+                c.set_life(now + cx.config.tcp.fin_wait_2);
             }
         }
         State::Closing => {
@@ -305,9 +305,9 @@ fn step_6_urgent<E: Env>(c: &mut Conn<E>, seg: &Segment) {
     }
     let up = seg.seq + u32::from(seg.urg);
     // A pointer to what was received long ago, or that does not go further than the last one, is no news.
-    let is_news = if c.marks.has(Marks::RECV_URGENT) { up.gt(c.rcv.urgent) } else { up.gt(c.rcv.nxt) };
+    let is_news = if c.marks.has(Marks::RECV_URGENT) { up.gt(c.rcv_ahead.urgent) } else { up.gt(c.rcv.nxt) };
     if is_news {
-        c.rcv.urgent = up;
+        c.rcv_ahead.urgent = up;
         c.marks.set(Marks::RECV_URGENT);
         c.tell(ConnEvents::URGENT);
     }
@@ -330,7 +330,7 @@ pub(super) fn step_7_and_8<E: Env>(
         return if len > 0 { Err(Drop::TcpAfterClose) } else { Ok(()) };
     }
     if c.rcv.cut(seg.seq, len, seg.flags.fin()).fin {
-        c.rcv.fin = seg.seq + len;
+        c.rcv_ahead.fin = seg.seq + len;
         c.marks.set(Marks::FIN_WAITS);
     }
     let taken = if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
@@ -343,7 +343,7 @@ fn step_8_fin<E: Env>(c: &mut Conn<E>) {
     if !c.marks.has(Marks::FIN_WAITS) || c.state == State::Closed {
         return;
     }
-    if c.rcv.fin != c.rcv.nxt {
+    if c.rcv_ahead.fin != c.rcv.nxt {
         // Something before it is missing; the ACK for it has been asked for by step 7, or this was a bare FIN.
         c.ack_now();
         return;

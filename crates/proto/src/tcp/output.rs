@@ -6,7 +6,7 @@ use clearway_pkt::Sink;
 use clearway_wire::tcp::{TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
-use super::conn::{Conn, Marks};
+use super::conn::{Conn, Marks, Ms};
 use super::nagle::{self, Query, Wait};
 use super::options;
 use super::reasm::BLOCKS;
@@ -232,7 +232,7 @@ fn no_way_out<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, config: &Conf
         if c.outstanding() == 0 && c.state.is_synchronized() {
             c.marks.set(Marks::PERSIST);
         }
-        c.times.rto = now + c.rtt.rto(&config.tcp);
+        c.set_rto(now + c.rtt.rto(&config.tcp));
         c.stuck(now);
     }
 }
@@ -249,8 +249,9 @@ fn emit_data<E: Env, S: Sink>(
     if c.state.may_transmit() && (c.recovery.phase() != Phase::Open || ack::has_unsent(c, p)) {
         let path = out.path(&mut c.route, &c.key)?;
         c.path_takes(path.mtu);
-        if c.outstanding() == 0 && c.times.sent.is_set() {
-            c.cc.on_idle(now.since(c.times.sent), c.rtt.rto(&config.tcp));
+        c.cc.set_burst(path.max_tcp_segmented_payload);
+        if c.outstanding() == 0 {
+            c.cc.on_idle(c.times.sent.ago(now), c.rtt.rto(&config.tcp));
         }
         loop {
             let view = view(c, p, path.max_tcp_segmented_payload);
@@ -284,12 +285,12 @@ fn emit_data<E: Env, S: Sink>(
 
 /// What the plan looks at, from the connection as it is.
 fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
-    let board = c.sack.and_then(|h| p.boards.get(h));
+    let board = c.sack.get(&p.boards);
     let mss = u32::from(c.mss) - extra_options(c);
     let (una, nxt) = (c.snd.una, c.snd.nxt);
     let shut = c.marks.has(Marks::SHUT);
     let fin_sent = c.marks.has(Marks::FIN_SENT);
-    let end = if shut { c.snd.end } else { una + p.tx.len(&c.tx) };
+    let end = if shut { c.snd_ahead.end } else { una + p.tx.len(&c.tx) };
     let usable = c.snd.usable();
     let unsent = !fin_sent && usable > 0 && (shut || end.gt(nxt));
     let cwnd = c.cc.cwnd();
@@ -301,14 +302,14 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
         shut,
         fin_sent,
         usable,
-        max_wnd: c.snd.max_wnd,
+        max_wnd: c.snd_ahead.max_wnd,
         mss,
         piece: (max_piece / mss * mss).max(mss),
         next: c.recovery.next(una, nxt, mss, board, unsent),
         allowance: c.recovery.allowance(cwnd, una, nxt, mss, board),
-        small_unacked: c.snd.small.gt(una),
-        nodelay: c.options.nodelay,
-        cork: c.options.cork,
+        small_unacked: c.snd_ahead.small.gt(una),
+        nodelay: c.settings.nodelay(),
+        cork: c.settings.cork(),
         force: c.marks.has(Marks::FORCE),
     }
 }
@@ -325,19 +326,12 @@ const MOST_SACK_BYTES: u32 = 28;
 fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, why: Why) {
     if why == Why::Window && c.outstanding() == 0 && !c.marks.has(Marks::PERSIST) {
         c.marks.set(Marks::PERSIST);
-        c.times.rto = now + c.rtt.rto(&config.tcp);
+        c.set_rto(now + c.rtt.rto(&config.tcp));
         c.stuck(now);
     }
 }
 
 impl<E: Env> Conn<E> {
-    /// From now on something waits for the peer, if nothing did before.
-    fn stuck(&mut self, now: Instant) {
-        if !self.times.stuck_since.is_set() {
-            self.times.stuck_since = now;
-        }
-    }
-
     /// The path takes IP packets of up to `mtu` bytes (RFC 8201; RFC 9293 3.7.1): the payload follows, within what the peer announced.
     pub(crate) fn path_takes(&mut self, mtu: u32) {
         let headers = if self.key.remote.is_v6() { 60 } else { 40 };
@@ -380,7 +374,7 @@ impl<E: Env> Conn<E> {
             wnd: window,
             urg: 0,
             opts: TcpOptions {
-                ts: self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts.recent)),
+                ts: self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts_recent)),
                 sack,
                 ..TcpOptions::NONE
             },
@@ -396,7 +390,7 @@ impl<E: Env> Conn<E> {
         let duplicate = Some(self.duplicate).filter(|_| self.marks.has(Marks::DUPLICATE));
         let most = if self.marks.has(Marks::TS) { 3 } else { BLOCKS };
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
-        let n = match self.reasm.and_then(|h| p.reasm.get(h)) {
+        let n = match self.reasm.get(&p.reasm) {
             Some(map) => map.sack_blocks(duplicate, &mut spans, most),
             None => duplicate.map_or(0, |d| {
                 spans[0] = d;
@@ -438,7 +432,7 @@ fn emit_span<E: Env, S: Sink>(
     if fin {
         seg.flags |= Flags::FIN;
     }
-    let is_last = span.end == c.snd.end && c.marks.has(Marks::SHUT);
+    let is_last = span.end == c.snd_ahead.end && c.marks.has(Marks::SHUT);
     if len > 0 && (is_last || span.end == c.data_front() + p.tx.len(&c.tx)) {
         // RFC 9293 3.9.1.2: PSH where the written bytes end.
         seg.flags |= Flags::PSH;
@@ -448,7 +442,7 @@ fn emit_span<E: Env, S: Sink>(
     let mss = u32::from(c.mss) - extra_options(c);
     let segment_size = if len > mss { mss as u16 } else { 0 };
     let mut room =
-        out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.options.tos, c.options.ttl)?;
+        out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.settings.tos, c.settings.ttl)?;
     let l4 = room.l4();
     emit_header(&seg, l4);
     let at = span.start.since(c.snd.una);
@@ -475,9 +469,9 @@ fn emit_span<E: Env, S: Sink>(
 
 /// Announces urgent data that lies ahead of the segment, as far as 16 bits can point (RFC 6093).
 fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
-    if c.marks.has(Marks::SEND_URGENT) && c.snd.urgent.gt(seg.seq) {
+    if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.gt(seg.seq) {
         seg.flags |= Flags::URG;
-        seg.urg = c.snd.urgent.since(seg.seq).min(u32::from(u16::MAX)) as u16;
+        seg.urg = c.snd_ahead.urgent.since(seg.seq).min(u32::from(u16::MAX)) as u16;
     }
 }
 
@@ -485,8 +479,7 @@ fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
 fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, fin: bool, again: Again) {
     let len = span.len();
     let end = if fin { span.end + 1 } else { span.end };
-    c.tally.bytes_sent += u64::from(len);
-    c.times.sent = now;
+    c.times.sent = Ms::of(now);
     match again {
         Again::New => {
             if !c.marks.has(Marks::TIMING) {
@@ -495,7 +488,7 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, fin:
                 c.times.timed = now;
             }
             if len % u32::from(c.mss) != 0 {
-                c.snd.small = span.end;
+                c.snd_ahead.small = span.end;
             }
             c.snd.nxt = end;
             if fin && !c.marks.has(Marks::FIN_SENT) {
@@ -520,7 +513,7 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, fin:
     // RFC 6298 5.1: the timer runs while something is in flight.
     if c.marks.has(Marks::PERSIST) || !c.times.rto.is_set() {
         c.marks.clear(Marks::PERSIST);
-        c.times.rto = now + c.rtt.rto(&config.tcp);
+        c.set_rto(now + c.rtt.rto(&config.tcp));
     }
     c.stuck(now);
 }
@@ -545,7 +538,7 @@ fn emit_bare<E: Env, S: Sink>(
 /// Sends a segment that is nothing but a header.
 fn put<E: Env, S: Sink>(c: &mut Conn<E>, out: &mut IpOut<'_, S>, seg: &Segment) -> Result<(), OutError> {
     let header_len = seg.opts.header_len();
-    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, header_len, c.options.tos, c.options.ttl)?;
+    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, header_len, c.settings.tos, c.settings.ttl)?;
     emit_header(seg, room.l4());
     let done = room.finish(header_len, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
     out.commit(done);
@@ -562,7 +555,7 @@ fn emit_syn<E: Env, S: Sink>(
     out: &mut IpOut<'_, S>,
 ) -> Result<(), OutError> {
     let answers = c.state == State::SynReceived;
-    let offer = options::ours(&config.tcp, c.our_mss, c.options.max_segment);
+    let offer = options::ours(&config.tcp, c.our_mss, c.settings.max_segment);
     let room = p.rx.room(&c.rx).min(config.tcp.max_receive_window);
     // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
     let says = |mark| !answers || c.marks.has(mark);
@@ -578,7 +571,7 @@ fn emit_syn<E: Env, S: Sink>(
         opts: TcpOptions {
             mss: offer.mss,
             wscale: offer.scale.filter(|_| says(Marks::SCALE)),
-            ts: offer.ts.filter(|_| says(Marks::TS)).map(|_| (c.stamp(now), if answers { c.ts.recent } else { 0 })),
+            ts: offer.ts.filter(|_| says(Marks::TS)).map(|_| (c.stamp(now), if answers { c.ts_recent } else { 0 })),
             sack_permitted: offer.sack && says(Marks::SACK),
             ..TcpOptions::NONE
         },
@@ -603,7 +596,7 @@ fn emit_syn<E: Env, S: Sink>(
         c.timed_seq = c.snd.nxt;
     }
     if !c.times.rto.is_set() {
-        c.times.rto = now + c.rtt.rto(&config.tcp);
+        c.set_rto(now + c.rtt.rto(&config.tcp));
     }
     c.stuck(now);
     Ok(())

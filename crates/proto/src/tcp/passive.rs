@@ -224,7 +224,7 @@ impl<E: Env> Tcp<E> {
         let mut conn = self.new_conn(now, cx, seeds.key, token, conn_options, seeds.iss).ok_or(Drop::TcpNoMemory)?;
         conn.state = State::Established;
         conn.marks.set(Marks::PENDING);
-        conn.listener = Some(seeds.listener);
+        conn.token = seeds.listener.to_bits();
         conn.irs = seeds.irs;
         conn.rcv.nxt = seeds.irs + 1;
         conn.rcv.acked = conn.rcv.nxt;
@@ -234,7 +234,7 @@ impl<E: Env> Tcp<E> {
         if let Some(round_trip) = seeds.round_trip {
             conn.rtt.on_sample(round_trip, 1, conn.mss);
         }
-        conn.snd.set_window(u32::from(seg.wnd) << conn.snd.shift, seg.seq, seg.ack);
+        conn.set_window(u32::from(seg.wnd) << conn.snd.shift, seg.seq, seg.ack);
         active::established(now, &mut conn, &self.pools, cx);
         let Some(handle) = self.open.insert(conn) else {
             return Err(Drop::TcpConnectionsFull);

@@ -21,6 +21,11 @@ pub(crate) struct Rcv {
     pub wraps: u16,
     /// The shift of the windows that we send (RFC 7323 2).
     pub shift: u8,
+}
+
+/// What is seldom looked at of the receive side.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct RcvAhead {
     /// The first number behind urgent data (RFC 6093 2).
     pub urgent: Seq,
     /// The number of the peer's FIN, when it came ahead of something that is missing.

@@ -22,14 +22,6 @@ pub(crate) struct Snd {
     pub wl1: Seq,
     /// SND.WL2: SEG.ACK of the segment that last set the window.
     pub wl2: Seq,
-    /// The largest window the peer ever offered (RFC 9293 3.8.6.2.1; MAX.SND.WND of RFC 5961 5.2).
-    pub max_wnd: u32,
-    /// Once the owner has closed: the number of our FIN, behind the last byte.
-    pub end: Seq,
-    /// The first number behind urgent data (RFC 6093 2).
-    pub urgent: Seq,
-    /// The end of the last segment that left with less than a full payload (Nagle as Minshall has it).
-    pub small: Seq,
     /// The shift of the peer's windows (RFC 7323 2).
     pub shift: u8,
 }
@@ -46,22 +38,17 @@ impl Snd {
     pub(crate) fn is_newer(&self, seq: Seq, ack: Seq) -> bool {
         self.wl1.lt(seq) || (self.wl1 == seq && self.wl2.le(ack))
     }
-
-    /// Takes the window of a segment.
-    #[inline]
-    pub(crate) fn set_window(&mut self, wnd: u32, seq: Seq, ack: Seq) {
-        self.wnd = wnd;
-        self.max_wnd = self.max_wnd.max(wnd);
-        self.wl1 = seq;
-        self.wl2 = ack;
-    }
-
-    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND ≤ SEG.ACK ≤ SND.NXT, in the part of the circle behind SND.NXT.
-    #[inline]
-    pub(crate) fn ack_is_acceptable(&self, ack: Seq) -> bool {
-        ack.le(self.nxt) && ack.ge(self.una - self.max_wnd.min(MAX_BEHIND))
-    }
 }
 
-/// How far behind SND.UNA an ACK may be at most: no window is larger (RFC 7323 2.3).
-const MAX_BEHIND: u32 = 1 << 30;
+/// What is seldom looked at of the send side.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct SndAhead {
+    /// The largest window the peer ever offered (RFC 9293 3.8.6.2.1; MAX.SND.WND of RFC 5961 5.2).
+    pub max_wnd: u32,
+    /// Once the owner has closed: the number of our FIN, behind the last byte.
+    pub end: Seq,
+    /// The first number behind urgent data (RFC 6093 2).
+    pub urgent: Seq,
+    /// The end of the last segment that left with less than a full payload (Nagle as Minshall has it).
+    pub small: Seq,
+}

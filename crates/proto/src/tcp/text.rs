@@ -91,7 +91,7 @@ fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
     } else if !c.delack.is_set() {
-        c.delack = now + cx.config.tcp.delayed_ack;
+        c.set_delack(now + cx.config.tcp.delayed_ack);
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &Pools<E>, seq: Seq, le
     if !c.marks.has(Marks::SACK) {
         return;
     }
-    let map = c.reasm.and_then(|h| p.reasm.get(h));
+    let map = c.reasm.get(&p.reasm);
     if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
         c.duplicate = span;
         c.marks.set(Marks::DUPLICATE);
@@ -112,9 +112,9 @@ pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &Pools<E>, seq: Seq, le
 fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, mut buf: E::Buf) -> Result<(), Drop> {
     c.ack_now();
     if c.reasm.is_none() {
-        c.reasm = p.reasm.insert(Reasm::new());
+        c.reasm.take(&mut p.reasm, Reasm::new());
     }
-    let Some(map) = c.reasm.and_then(|h| p.reasm.get_mut(h)) else {
+    let Some(map) = c.reasm.get_mut(&mut p.reasm) else {
         return Err(Drop::TcpReassemblyFull);
     };
     c.marks.set(Marks::HOLE);
@@ -145,9 +145,7 @@ fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, mut buf: 
     }
     if is_empty {
         c.marks.clear(Marks::HOLE);
-        if let Some(map) = c.reasm.take() {
-            p.reasm.remove(map);
-        }
+        c.reasm.give_back(&mut p.reasm);
     }
     result
 }

@@ -15,17 +15,18 @@ const ORPHAN_RETRIES: u8 = 8;
 
 /// The earliest instant at which something is to be done.
 #[inline]
-pub(crate) fn earliest<E: Env>(c: &Conn<E>) -> Instant {
-    c.delack.min(c.times.rto).min(c.times.life).min(user_deadline(c))
+pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
+    c.delack.min(c.times.rto).min(c.times.life).min(user_deadline(now, c))
 }
 
 /// When the user timeout ends a connection that makes no progress (RFC 9293 3.8.3, RFC 5482).
 #[inline]
-fn user_deadline<E: Env>(c: &Conn<E>) -> Instant {
-    if c.options.user_timeout == Duration::ZERO || !c.times.stuck_since.is_set() {
+fn user_deadline<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
+    let most = c.settings.user_timeout();
+    if most == Duration::ZERO || !c.marks.has(Marks::STUCK) {
         return Instant::NEVER;
     }
-    c.times.stuck_since + c.options.user_timeout
+    now + (most - c.times.stuck_since.ago(now))
 }
 
 /// The wheel says that something may be due.
@@ -34,7 +35,7 @@ pub(crate) fn on_time<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, c
         c.delack = Instant::NEVER;
         c.ack_now();
     }
-    if user_deadline(c) <= now {
+    if user_deadline(now, c) <= now {
         give_up(c, cx, Failure::UserTimeout);
         return;
     }
@@ -75,7 +76,7 @@ fn on_syn_timeout<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     }
     c.tries += 1;
     c.rtt.on_timeout();
-    c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    c.set_rto(now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
     c.marks.set(Marks::SYN_AGAIN.with(Marks::SYN_DUE).with(Marks::EMIT));
 }
@@ -93,17 +94,17 @@ fn on_retransmit<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &m
     c.tries = c.tries.saturating_add(1);
     cx.counters.tcp.retransmit_timeouts += 1;
     c.rtt.on_timeout();
-    c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    c.set_rto(now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
     c.cc.on_rto(c.outstanding(), c.recovery.phase() == Phase::Timeout);
-    let board = c.sack.and_then(|h| p.boards.get_mut(h));
+    let board = c.sack.get_mut(&mut p.boards);
     c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
     c.wants_turn();
 }
 
 /// Whether enough was tried (RFC 9293 3.8.3, R2). A user timeout counts instead of the number when there is one.
 fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
-    if c.options.user_timeout != Duration::ZERO {
+    if c.settings.user_timeout() != Duration::ZERO {
         return false;
     }
     let most = cx.config.tcp.retries;
@@ -120,7 +121,7 @@ fn on_persist<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.tries = c.tries.saturating_add(1);
     cx.counters.tcp.window_probes += 1;
     c.rtt.on_timeout();
-    c.times.rto = now + c.rtt.rto(&cx.config.tcp);
+    c.set_rto(now + c.rtt.rto(&cx.config.tcp));
     // What fits into a small window goes; into a shut one goes a probe.
     let what = if c.snd.usable() > 0 { Marks::FORCE } else { Marks::PROBE_DUE };
     c.marks.set(what.with(Marks::EMIT));
@@ -135,13 +136,13 @@ fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
         c.end();
         return;
     }
-    let Some(keepalive) = c.options.keepalive.filter(|_| c.state.is_synchronized()) else {
+    let Some(keepalive) = c.settings.keepalive().filter(|_| c.state.is_synchronized()) else {
         return;
     };
-    let due = c.heard + keepalive.idle;
+    let due = now + (keepalive.idle - c.heard.ago(now));
     if !c.marks.has(Marks::PROBING) && (due > now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST)) {
         // It was heard meanwhile, or other timers look after it.
-        c.times.life = if due > now { due } else { now + keepalive.idle };
+        c.set_life(if due > now { due } else { now + keepalive.idle });
         return;
     }
     if c.marks.has(Marks::PROBING) && c.tries >= keepalive.count.max(1) {
@@ -157,5 +158,5 @@ fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.tries += 1;
     cx.counters.tcp.keepalives_out += 1;
     c.marks.set(Marks::PROBING.with(Marks::PROBE_DUE).with(Marks::EMIT));
-    c.times.life = now + keepalive.interval;
+    c.set_life(now + keepalive.interval);
 }

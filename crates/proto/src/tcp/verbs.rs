@@ -67,10 +67,13 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn accept(&mut self, config: &Config, counters: &mut Counters, id: ListenerId) -> Option<ConnId> {
         let Tcp { listeners, open, .. } = self;
-        let index = listeners.get_mut(id)?.queue.pop_front(&mut open.links(|c| &mut c.owner))?;
+        let listener = listeners.get_mut(id)?;
+        let token = listener.token;
+        let index = listener.queue.pop_front(&mut open.links(|c| &mut c.owner))?;
         let c = open.by_index_mut(index)?;
         c.marks.clear(Marks::PENDING);
-        c.listener = None;
+        // The owner gives its word with `set_token`; until then it is the listener's.
+        c.token = token;
         self.settle(self.now, config, counters, index);
         self.id_at(index)
     }
@@ -178,7 +181,7 @@ impl<E: Env> Tcp<E> {
         }
         if taken > 0 {
             if urgent {
-                c.snd.urgent = c.data_front() + self.pools.tx.len(&c.tx);
+                c.snd_ahead.urgent = c.data_front() + self.pools.tx.len(&c.tx);
                 c.marks.set(Marks::SEND_URGENT);
             }
             c.wants_turn();
@@ -209,7 +212,7 @@ impl<E: Env> Tcp<E> {
         let Some(handle) = Self::handle(id) else { return };
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return };
         self.pools.rx.consume(&mut c.rx, n);
-        if c.marks.has(Marks::RECV_URGENT) && c.rcv.urgent.le(c.read_to(&self.pools.rx)) {
+        if c.marks.has(Marks::RECV_URGENT) && c.rcv_ahead.urgent.le(c.read_to(&self.pools.rx)) {
             c.marks.clear(Marks::RECV_URGENT);
         }
         if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
@@ -220,7 +223,7 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn urgent(&self, id: ConnId) -> Option<u32> {
         let c = self.owned(id).filter(|c| c.marks.has(Marks::RECV_URGENT))?;
-        Some(c.rcv.urgent.since(c.read_to(&self.pools.rx)))
+        Some(c.rcv_ahead.urgent.since(c.read_to(&self.pools.rx)))
     }
 
     pub(crate) fn queued(&self, id: ConnId) -> u32 {
@@ -260,7 +263,7 @@ impl<E: Env> Tcp<E> {
         if c.marks.any(Marks::SHUT.with(Marks::DETACHED)) || c.state == State::Closed {
             return;
         }
-        c.snd.end = c.data_front() + self.pools.tx.len(&c.tx);
+        c.snd_ahead.end = c.data_front() + self.pools.tx.len(&c.tx);
         c.marks.set(Marks::SHUT);
         c.wants_turn();
     }
@@ -305,7 +308,7 @@ impl<E: Env> Tcp<E> {
         } else {
             c.times.life = Instant::NEVER;
             if c.state == State::FinWait2 {
-                c.times.life = self.now + config.tcp.fin_wait_2;
+                c.set_life(self.now + config.tcp.fin_wait_2);
             }
             self.shut(index);
         }
@@ -321,8 +324,10 @@ impl<E: Env> Tcp<E> {
     }
 
     pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
+        let now = self.now;
         let Some(c) = self.owned_mut(id) else { return };
-        c.options = options;
+        c.settings = options.into();
+        c.marks.set(Marks::REARM);
         c.cc.switch(options.congestion);
         if c.marks.has(Marks::DETACHED) {
             return;
@@ -330,10 +335,10 @@ impl<E: Env> Tcp<E> {
         if options.max_segment != 0 {
             c.peer_mss = c.peer_mss.min(options.max_segment.max(super::options::MIN_MSS));
         }
-        c.times.life = match options.keepalive {
-            Some(keepalive) if c.state.is_synchronized() => c.heard + keepalive.idle,
+        c.set_life(match options.keepalive {
+            Some(keepalive) if c.state.is_synchronized() => now + (keepalive.idle - c.heard.ago(now)),
             _ => Instant::NEVER,
-        };
+        });
         // What waited for company may leave now.
         c.wants_turn();
         self.settle(self.now, config, counters, id.index());
@@ -341,7 +346,7 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
         let c = self.owned(id)?;
-        let board = c.sack.and_then(|h| self.pools.boards.get(h));
+        let board = c.sack.get(&self.pools.boards);
         let scaled = |shift| c.marks.has(Marks::SCALE).then_some(shift);
         let mss = u32::from(c.mss);
         Some(TcpInfo {
@@ -369,9 +374,9 @@ impl<E: Env> Tcp<E> {
             unread: self.pools.rx.unread(&c.rx),
             retransmits: u32::from(c.tries),
             total_retransmits: c.tally.segs_retransmitted,
-            bytes_sent: c.tally.bytes_sent,
+            bytes_sent: c.bytes_sent(),
             bytes_retransmitted: c.tally.bytes_retransmitted,
-            bytes_acked: c.tally.bytes_acked,
+            bytes_acked: c.bytes_acked(),
             bytes_received: if c.state == State::SynSent { 0 } else { c.bytes_received() },
             segs_in: c.segs_in,
             segs_out: c.tally.segs_out,

@@ -178,7 +178,7 @@ impl Wait {
             window: window & !1 | u16::from(c.marks.has(Marks::TS)),
             rcv_nxt: c.rcv.nxt,
             snd_nxt: c.snd.nxt,
-            ts_recent: c.ts.recent,
+            ts_recent: c.ts_recent,
             ends_ms: (now + config.tcp.time_wait).as_millis() as u32,
             link: Link::OFF,
         }

@@ -1,0 +1,126 @@
+//! A connection's options in the form they are kept in: a third of the public one.
+
+use clearway_base::Duration;
+
+use crate::config::{Congestion, ConnOptions, Keepalive};
+
+/// [`ConnOptions`], with times in whole milliseconds (up to 49 days).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    keepalive_idle_ms: u32,
+    keepalive_interval_ms: u32,
+    user_timeout_ms: u32,
+    pub max_segment: u16,
+    keepalive_count: u8,
+    bits: u8,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+const NODELAY: u8 = 1;
+const CORK: u8 = 2;
+const KEEPALIVE: u8 = 4;
+const CUBIC: u8 = 8;
+const URGENT_INLINE: u8 = 16;
+
+fn to_ms(d: Duration) -> u32 {
+    // A time that is not zero stays so: zero means something else.
+    let ms = d.as_millis().max(u64::from(d != Duration::ZERO));
+    u32::try_from(ms).unwrap_or(u32::MAX)
+}
+
+impl From<ConnOptions> for Settings {
+    fn from(o: ConnOptions) -> Settings {
+        let bit = |on: bool, bit: u8| if on { bit } else { 0 };
+        let keepalive = o.keepalive.unwrap_or_default();
+        Settings {
+            keepalive_idle_ms: to_ms(keepalive.idle),
+            keepalive_interval_ms: to_ms(keepalive.interval),
+            user_timeout_ms: to_ms(o.user_timeout),
+            max_segment: o.max_segment,
+            keepalive_count: keepalive.count,
+            bits: bit(o.nodelay, NODELAY)
+                | bit(o.cork, CORK)
+                | bit(o.keepalive.is_some(), KEEPALIVE)
+                | bit(o.congestion == Congestion::Cubic, CUBIC)
+                | bit(o.urgent_inline, URGENT_INLINE),
+            tos: o.tos,
+            ttl: o.ttl,
+        }
+    }
+}
+
+impl From<Settings> for ConnOptions {
+    fn from(s: Settings) -> ConnOptions {
+        ConnOptions {
+            nodelay: s.nodelay(),
+            cork: s.cork(),
+            keepalive: s.keepalive(),
+            user_timeout: s.user_timeout(),
+            max_segment: s.max_segment,
+            congestion: s.congestion(),
+            tos: s.tos,
+            ttl: s.ttl,
+            urgent_inline: s.bits & URGENT_INLINE != 0,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn nodelay(&self) -> bool {
+        self.bits & NODELAY != 0
+    }
+
+    pub(crate) fn cork(&self) -> bool {
+        self.bits & CORK != 0
+    }
+
+    pub(crate) fn congestion(&self) -> Congestion {
+        if self.bits & CUBIC != 0 { Congestion::Cubic } else { Congestion::Reno }
+    }
+
+    pub(crate) fn keepalive(&self) -> Option<Keepalive> {
+        (self.bits & KEEPALIVE != 0).then(|| Keepalive {
+            idle: Duration::from_millis(self.keepalive_idle_ms.into()),
+            interval: Duration::from_millis(self.keepalive_interval_ms.into()),
+            count: self.keepalive_count,
+        })
+    }
+
+    /// Zero: none.
+    #[inline]
+    pub(crate) fn user_timeout(&self) -> Duration {
+        Duration::from_millis(self.user_timeout_ms.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_back_as_they_were_given() {
+        let all = ConnOptions {
+            nodelay: true,
+            cork: true,
+            keepalive: Some(Keepalive { idle: Duration::from_secs(7), interval: Duration::from_millis(250), count: 3 }),
+            user_timeout: Duration::from_secs(90),
+            max_segment: 1234,
+            congestion: Congestion::Reno,
+            tos: 8,
+            ttl: 3,
+            urgent_inline: false,
+        };
+        for options in [all, ConnOptions::default()] {
+            assert_eq!(ConnOptions::from(Settings::from(options)), options);
+        }
+    }
+
+    #[test]
+    fn a_time_too_short_or_too_long_to_be_said_is_not_zero() {
+        let s = Settings::from(ConnOptions { user_timeout: Duration::from_nanos(5), ..ConnOptions::default() });
+        assert_eq!(s.user_timeout(), Duration::from_millis(1));
+        let s = Settings::from(ConnOptions { user_timeout: Duration::MAX, ..ConnOptions::default() });
+        assert_eq!(s.user_timeout(), Duration::from_millis(u32::MAX.into()));
+    }
+}
