@@ -175,7 +175,11 @@ impl Cc {
     }
 
     /// A loss was detected (not by the timer) with `flight` bytes outstanding: once per recovery.
+    ///
+    /// The ACKs of one burst are digested together before anything is sent, so the flight of this moment may be a fraction of what the path
+    /// carried. The most that was in flight in this round trip is the FlightSize that RFC 5681 equation 4 means.
     pub(crate) fn on_loss(&mut self, flight: u32) {
+        let flight = flight.max(self.window().used.min(self.window().cwnd));
         match self {
             Cc::Reno(reno) => reno.on_loss(flight),
             Cc::Cubic(cubic) => cubic.on_loss(flight),
@@ -200,10 +204,12 @@ impl Cc {
     /// About to send after `idle` without anything in flight. After more than one `rto` the ACK clock is gone, and the window falls back to
     /// the restart window, which is the initial one (RFC 5681 4.1).
     pub(crate) fn on_idle(&mut self, idle: Duration, rto: Duration) {
-        if let Cc::Cubic(cubic) = self {
-            cubic.pause();
-        }
+        // A shorter gap is what every burst leaves whose ACKs are digested together before anything is sent; starting CUBIC's stretch anew in
+        // each would keep a small window small for ever.
         if idle > rto {
+            if let Cc::Cubic(cubic) = self {
+                cubic.pause();
+            }
             let w = self.window_mut();
             w.cwnd = w.cwnd.min(w.initial());
             w.credit = 0;
