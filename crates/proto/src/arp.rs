@@ -3,7 +3,7 @@
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Iface, Sink};
 use clearway_wire::arp::{self, Arp, Operation};
-use clearway_wire::{Addr, EtherType, Mac};
+use clearway_wire::{EtherType, Mac};
 
 use crate::counters::{Counters, Drop};
 use crate::emit::IpOut;
@@ -127,11 +127,6 @@ pub(crate) fn emit_reply<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> 
     out.link_frame(reply.iface, to, EtherType::ARP, arp::LEN, |b| {
         arp::emit(&arp, b);
     })
-}
-
-/// Whether an address may be defended or announced on a link at all.
-pub(crate) fn is_announced(addr: &Addr) -> bool {
-    !addr.is_loopback()
 }
 
 #[cfg(test)]

@@ -109,8 +109,6 @@ reasons! {
     ArpBadSender = "arp-bad-sender",
     /// Another host claims our IPv4 address (RFC 5227 2.4).
     ArpConflict = "arp-conflict",
-    /// ARP on an interface without link addresses.
-    ArpWrongLink = "arp-wrong-link",
     /// A fragmented neighbour-discovery message (RFC 6980).
     NdpFragmented = "ndp-fragmented",
     /// A solicitation for an address that is not ours.

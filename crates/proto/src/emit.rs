@@ -259,7 +259,7 @@ impl<S: Sink> IpOut<'_, S> {
         let hop = self.ip.hop(key.table, &key.local, &key.remote).inspect_err(|_| self.counters.ip.no_route += 1)?;
         let iface = hop.iface;
         let link = self.ip.interface(iface).map_or(0, |i| i.mtu);
-        let mtu = self.ip.path_mtus.get(key.table, &key.remote).map_or(link, |path| path.min(link));
+        let mtu = self.ip.path_mtu_over(link, key.table, &key.remote);
         let (mac, neighbour, waits_for) = match hop.next {
             Next::Bare => (Mac::ZERO, None, None),
             // Groups are rare and their address is quickly made: they are not cached.

@@ -47,9 +47,9 @@ pub enum AddError {
 }
 
 /// The smallest MTU that an interface may have (RFC 791 3.2: every host accepts 576).
-pub const MIN_MTU: u32 = 576;
+pub(crate) const MIN_MTU: u32 = 576;
 /// The longest IP packet.
-pub const MAX_MTU: u32 = 65_535;
+pub(crate) const MAX_MTU: u32 = 65_535;
 
 /// One interface.
 pub(crate) struct Interface {

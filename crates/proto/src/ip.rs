@@ -220,7 +220,12 @@ impl Ip {
     /// The longest IP packet that the way from `local` to `remote` takes, as far as is known. None: no route.
     pub(crate) fn path_mtu(&self, table: Table, local: &Addr, remote: &Addr) -> Option<u32> {
         let link = self.link_mtu(table, local, remote)?;
-        Some(self.path_mtus.get(table, remote).map_or(link, |path| path.min(link)))
+        Some(self.path_mtu_over(link, table, remote))
+    }
+
+    /// The longest IP packet to `remote` over a link that takes `link`.
+    pub(crate) fn path_mtu_over(&self, link: u32, table: Table, remote: &Addr) -> u32 {
+        self.path_mtus.get(table, remote).map_or(link, |path| path.min(link))
     }
 
     /// The longest IP packet that the first link from `local` to `remote` takes. None: no route.

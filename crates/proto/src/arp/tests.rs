@@ -4,7 +4,7 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_base::Duration;
-use clearway_wire::eth;
+use clearway_wire::{Addr, eth};
 
 use super::*;
 use crate::testing::*;

@@ -55,7 +55,7 @@ struct Packet<'a> {
     l4_at: usize,
     /// Offset of the field that named `proto`.
     named_at: u32,
-    /// It was put together from fragments.
+    /// It was put together from fragments, or is its own only one.
     reassembled: bool,
 }
 
@@ -230,7 +230,7 @@ impl<E: Env> Stack<E> {
             bytes,
             l4_at: chain.upper_offset,
             named_at: chain.named_at as u32,
-            reassembled,
+            reassembled: reassembled || v6.next() == Proto::FRAGMENT,
         }))
     }
 

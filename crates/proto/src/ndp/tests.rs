@@ -1,5 +1,6 @@
 extern crate std;
 
+use std::vec;
 use std::vec::Vec;
 
 use clearway_base::Duration;
@@ -176,4 +177,18 @@ fn a_new_address_is_announced_to_all() {
         assert_eq!((src, dst), (addr("2001:db8::77"), Addr::ALL_NODES));
         assert!(matches!(ndp, Ndp::NeighborAdvert { solicited: false, override_: true, .. }));
     });
+}
+
+#[test]
+fn neighbour_discovery_never_comes_in_fragments() {
+    let mut net = net();
+    let frame = solicit(PEER, OURS, 255, &[NdOption::SourceLink(PEER_MAC)]);
+    let mut l4 = vec![58, 0, 0, 0, 0, 0, 0, 9];
+    l4.extend_from_slice(&frame[54..]);
+    let mut atomic = packet(PEER, OURS, Proto::FRAGMENT, &l4);
+    atomic[7] = 255;
+    // The checksum is over the group that was asked, so the destination must be it too.
+    atomic[24..40].copy_from_slice(addr(OURS).solicited_node().octets());
+    assert_eq!(net.ingest(&ip_frame(&atomic)), Some(Drop::NdpFragmented));
+    assert_eq!(net.emit().len(), 0);
 }
