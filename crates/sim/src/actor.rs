@@ -35,9 +35,10 @@ impl Ledger {
         self.conversations.len() - 1
     }
 
-    /// The connections that were begun, as the side that connects names them.
-    pub fn meetings(&self) -> impl Iterator<Item = FlowName> + '_ {
-        self.meetings.keys().copied()
+    /// The connections that both sides have seen open, as the side that connects names them.
+    pub fn open_meetings(&self) -> impl Iterator<Item = FlowName> + '_ {
+        let open = |c: &usize| self.conversations[*c].fates.iter().all(|f| f.opened && !f.over);
+        self.meetings.iter().filter(move |(_, c)| open(c)).map(|(name, _)| *name)
     }
 
     fn part(&self, conversation: usize, side: usize) -> Part {

@@ -44,14 +44,10 @@ pub struct Seen {
 /// One direction of one incarnation of a connection. Places are counted from the SYN, which has place 0; the first byte has place 1.
 #[derive(Default)]
 struct Half {
-    /// Initial sequence numbers that a SYN of this side announced. Cookies may announce several before one is taken up.
-    announced: Vec<Seq>,
-    /// The one that counts: known once a segment without SYN was sent.
-    iss: Option<Seq>,
-    /// The options of the SYN.
-    scale: Option<u8>,
-    mss: Option<u16>,
-    timestamps: bool,
+    /// The SYNs of this side. Cookies may bring several before one is taken up.
+    announced: Vec<Announced>,
+    /// The one that counts: known once it was acknowledged, or a segment without SYN was sent.
+    settled: Option<Announced>,
     /// The payload that was sent, from place 1 on, and which of it was.
     data: Vec<u8>,
     sent: Spans,
@@ -70,16 +66,37 @@ struct Half {
     seen: Seen,
 }
 
+/// What a SYN said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Announced {
+    iss: Seq,
+    scale: Option<u8>,
+    mss: Option<u16>,
+    timestamps: bool,
+}
+
+/// How far the first segment behind a SYN may be from it: those between may have waited for a link address in vain.
+const NEAR: u32 = 1 << 24;
+
 impl Half {
     fn place(&self, seq: Seq) -> Option<i64> {
-        self.iss.map(|iss| i64::from(seq.since(iss) as i32))
+        self.settled.map(|syn| i64::from(seq.since(syn.iss) as i32))
     }
 
-    /// Chooses among the announced numbers the one that a place close behind speaks for.
-    fn settle(&mut self, seq: Seq) {
-        if self.iss.is_none() {
-            self.iss = self.announced.iter().copied().find(|iss| seq.since(*iss).wrapping_sub(1) < 1 << 30);
+    /// Chooses among the SYNs the one that a number at most `near` places behind it speaks for.
+    fn settle(&mut self, seq: Seq, near: u32) {
+        if self.settled.is_none() {
+            self.settled = self.announced.iter().copied().find(|syn| seq.since(syn.iss).wrapping_sub(1) < near);
         }
+    }
+
+    /// The SYN that counts, or the only one so far.
+    fn syn(&self) -> Option<Announced> {
+        self.settled.or(self.announced.first().copied())
+    }
+
+    fn scale(&self) -> Option<u8> {
+        self.syn().and_then(|syn| syn.scale)
     }
 }
 
@@ -143,11 +160,12 @@ impl Observer {
             return Ok(());
         }
         let Some(mut mine) = self.halves.remove(&name) else { return Ok(()) };
-        mine.settle(seg.seq);
+        mine.settle(seg.seq, NEAR);
         let verdict = match self.halves.get_mut(&name.back()) {
             Some(theirs) => {
                 if seg.flags.ack() {
-                    theirs.settle(seg.ack);
+                    // What follows a SYN in acknowledgements is its own number.
+                    theirs.settle(seg.ack, 1);
                 }
                 check(&mut mine, theirs, view, passing)
             }
@@ -158,26 +176,25 @@ impl Observer {
     }
 
     fn syn(&mut self, name: FlowName, seg: &Segment) {
-        let fresh = self.halves.get(&name).is_none_or(|h| h.announced.is_empty());
-        let repeated = self.halves.get(&name).is_some_and(|h| h.announced.contains(&seg.seq));
-        if repeated {
+        let half = self.halves.entry(name).or_default();
+        if half.announced.iter().any(|syn| syn.iss == seg.seq) {
             return;
         }
-        // A SYN with a new number begins a new incarnation of the connection; a SYN-ACK with a new number is the next
+        // A SYN with a new number begins a new incarnation of the connection. A SYN-ACK with a new number is the next
         // cookie, or the answer to a handshake that was forgotten meanwhile: the other side's SYN is still the one that counts.
-        if !fresh && !seg.flags.ack() {
-            self.halves.remove(&name.back());
-        }
-        let half = self.halves.entry(name).or_default();
-        if !fresh && !(seg.flags.ack() && half.end <= 1) {
+        let renewed = !half.announced.is_empty() && !seg.flags.ack();
+        if renewed || half.settled.is_some() {
             *half = Half::default();
         }
-        half.announced.push(seg.seq);
-        half.scale = seg.opts.wscale.map(|s| s.min(14));
-        half.mss = seg.opts.mss;
-        half.timestamps = seg.opts.ts.is_some();
-        half.end = half.end.max(1);
-        self.halves.entry(name.back()).or_default();
+        let scale = seg.opts.wscale.map(|s| s.min(14));
+        half.announced.push(Announced { iss: seg.seq, scale, mss: seg.opts.mss, timestamps: seg.opts.ts.is_some() });
+        half.end = 1;
+        let back = self.halves.entry(name.back()).or_default();
+        if renewed {
+            *back = Half::default();
+        }
+        // Windows count from our number.
+        (back.edge_said, back.edge_heard) = (None, None);
     }
 
     /// A segment reached the host that it is for, unharmed.
@@ -185,7 +202,7 @@ impl Observer {
         let name = FlowName { domain, src: view.src, dst: view.dst };
         let Some(mut mine) = self.halves.remove(&name) else { return };
         let seg = &view.seg;
-        if seg.flags.syn() && mine.announced.contains(&seg.seq) {
+        if seg.flags.syn() && mine.announced.iter().any(|syn| syn.iss == seg.seq) {
             mine.arrived.insert(0, 1);
         } else if let Some(at) = mine.place(seg.seq) {
             mine.arrived.insert(at, at + i64::from(seg.seq_len(view.payload.len())));
@@ -204,10 +221,9 @@ fn edge(mine: &Half, theirs: &Half, seg: &Segment) -> Option<i64> {
     if !seg.flags.ack() || seg.flags.rst() {
         return None;
     }
-    let iss = theirs.iss.or(theirs.announced.first().copied())?;
-    let acked = i64::from(seg.ack.since(iss) as i32);
-    let scaled = mine.scale.is_some() && theirs.scale.is_some() && !seg.flags.syn();
-    let shift = if scaled { mine.scale.unwrap_or(0) } else { 0 };
+    let acked = i64::from(seg.ack.since(theirs.syn()?.iss) as i32);
+    let scaled = theirs.scale().is_some() && !seg.flags.syn();
+    let shift = if scaled { mine.scale().unwrap_or(0) } else { 0 };
     Some(acked + (i64::from(seg.wnd) << shift))
 }
 
@@ -222,12 +238,10 @@ fn check(mine: &mut Half, theirs: &mut Half, view: &TcpView<'_>, passing: Passin
 
 /// RFC 7323 3.2: once agreed, timestamps are in every segment; and 4.1: they do not run backwards.
 fn check_timestamps(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
-    if !(mine.timestamps && theirs.timestamps) || mine.iss.is_none() {
-        return if seg.opts.ts.is_some() && mine.iss.is_some() && !mine.reset && theirs.iss.is_some() {
-            Err("timestamps that were not agreed on".to_owned())
-        } else {
-            Ok(())
-        };
+    let (Some(ours), Some(others)) = (mine.settled, theirs.settled) else { return Ok(()) };
+    if !(ours.timestamps && others.timestamps) {
+        let unasked = seg.opts.ts.is_some() && !mine.reset;
+        return if unasked { Err("timestamps that were not agreed on".to_owned()) } else { Ok(()) };
     }
     let Some((tsval, _)) = seg.opts.ts else { return Err("the timestamps are missing".to_owned()) };
     if let Some(old) = mine.tsval {
@@ -241,7 +255,7 @@ fn check_timestamps(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
 
 /// Nothing is acknowledged that did not arrive (RFC 9293 3.4), nor selectively (RFC 2018 4).
 fn check_ack(mine: &Half, theirs: &Half, seg: &Segment) -> Verdict {
-    if !seg.flags.ack() || mine.iss.is_none() {
+    if !seg.flags.ack() || mine.settled.is_none() {
         return Ok(());
     }
     let Some(acked) = theirs.place(seg.ack) else { return Ok(()) };
@@ -263,11 +277,11 @@ fn check_window_said(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
     let Some(edge) = edge(mine, theirs, seg) else { return Ok(()) };
     // Behind the peer's FIN the window means nothing any more, and a TIME-WAIT record has none.
     let finished = theirs.fin.is_some_and(|fin| theirs.place(seg.ack).is_some_and(|acked| acked > fin));
-    if finished || mine.iss.is_none() || mine.reset {
+    if finished || mine.settled.is_none() || mine.reset {
         return Ok(());
     }
     if let Some(old) = mine.edge_said {
-        let grain = 1 << mine.scale.filter(|_| theirs.scale.is_some()).unwrap_or(0);
+        let grain = 1 << mine.scale().filter(|_| theirs.scale().is_some()).unwrap_or(0);
         if edge + grain <= old {
             return Err(format!("the right edge of the window moved back from {old} to {edge}"));
         }
@@ -278,7 +292,7 @@ fn check_window_said(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
 
 /// Data and options together do not pass the MSS that the receiver announced (RFC 9293 3.7.1, RFC 6691).
 fn check_size(theirs: &Half, view: &TcpView<'_>, passing: Passing) -> Verdict {
-    let Some(mss) = theirs.mss else { return Ok(()) };
+    let Some(mss) = theirs.syn().and_then(|syn| syn.mss) else { return Ok(()) };
     let options = usize::from(view.seg.header_len) - 20;
     let len = match passing.segment_size {
         0 => view.payload.len(),
@@ -311,7 +325,7 @@ fn check_data(mine: &mut Half, theirs: &Half, view: &TcpView<'_>) -> Verdict {
         }
     }
     if let Some(at_fin) = mine.fin {
-        if at + len > at_fin || (fin && end != at_fin + 1) {
+        if (len > 0 && at + len > at_fin) || (fin && end != at_fin + 1) {
             return Err(format!("places up to {end} are sent, and the FIN was at {at_fin}"));
         }
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use clearway_base::Instant;
@@ -29,22 +29,25 @@ const KEPT: usize = 60;
 pub struct Recorder {
     capture: Option<Capture<BufWriter<File>>>,
     interfaces: Vec<(String, LinkType)>,
+    text: Option<BufWriter<File>>,
 }
 
 impl Recorder {
-    /// A recorder of packets on `interfaces`, into `file` if there is one.
+    /// A recorder of packets on `interfaces`, into `file` if there is one, and all lines into a file beside it that ends in `.txt`.
     pub fn new(file: Option<&Path>, interfaces: Vec<(String, LinkType)>) -> io::Result<Recorder> {
+        let mut text = None;
         let capture = match file {
             Some(path) => {
                 if let Some(folder) = path.parent() {
                     std::fs::create_dir_all(folder)?;
                 }
+                text = File::create(path.with_extension("txt")).ok().map(BufWriter::new);
                 Some(Capture::begin(BufWriter::new(File::create(path)?), &interfaces)?)
             }
             None => None,
         };
         TAIL.with(|t| t.borrow_mut().clear());
-        Ok(Recorder { capture, interfaces })
+        Ok(Recorder { capture, interfaces, text })
     }
 
     /// A frame that left through an interface, and what became of it.
@@ -66,6 +69,11 @@ impl Recorder {
 
     /// Anything else worth a line.
     pub fn line(&mut self, line: String) {
+        if let Some(text) = &mut self.text {
+            if writeln!(text, "{line}").is_err() {
+                self.text = None;
+            }
+        }
         TAIL.with(|t| {
             let mut tail = t.borrow_mut();
             if tail.len() == KEPT {

@@ -44,7 +44,7 @@ const TABLE: &[Row] = &[
     row("dev",     &["base", "wire", "pkt"],                          &[]),
     row("tap",     &["base", "wire", "pkt", "dev"],                   &[]),
     row("sim",     &["base", "wire", "pkt", "proto"],                 &[]),
-    row("script",  &["base", "wire", "pkt", "proto", "sim", "tap"],   &[]),
+    row("script",  &["base", "wire", "pkt", "proto", "dev", "tap"],   &[]),
     row("cost",    &["base", "wire", "pkt", "proto"],                 &[]),
     row("fuzz",    &["base", "wire", "pkt", "proto"],                 &[]),
     row("engine",  &["base", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),

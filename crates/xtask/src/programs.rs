@@ -24,6 +24,15 @@ pub struct Seeds {
     /// The first seed of many
     #[arg(long, value_name = "SEED", requires = "seeds")]
     pub start: Option<u64>,
+    /// Play this scenario; without it, the seed says which
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// Threads; without it, one for each processor
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Go on after a failure, and tell all of them at the end
+    #[arg(long)]
+    pub keep_going: bool,
     /// Build with optimisation, and without the checks of debug builds
     #[arg(long)]
     pub release: bool,
@@ -43,6 +52,11 @@ impl Seeds {
         for (name, value) in [("--seeds", self.seeds), ("--start", self.start)] {
             arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
         }
+        let jobs = self.jobs.map(|jobs| jobs.to_string());
+        for (name, value) in [("--scenario", self.scenario.clone()), ("--jobs", jobs)] {
+            arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        }
+        arguments.extend(self.keep_going.then(|| "--keep-going".to_owned()));
         arguments.extend(self.more.iter().cloned());
         arguments
     }

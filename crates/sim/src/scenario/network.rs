@@ -116,6 +116,7 @@ pub(super) fn narrow_path(stage: &mut Stage) {
 /// An interface goes down and up again.
 pub(super) fn link_flap(stage: &mut Stage) {
     transfer(stage, 1_000_000);
+    stage.world.may_lack_route = true;
     for _ in 0..stage.rng.between(1, 4) {
         let host = stage.rng.below(2) as usize;
         let from = stage.millis(0, 3_000);
