@@ -17,7 +17,7 @@ impl Env for Fuzzed {
 }
 
 pub(crate) const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
-const BUFS: usize = 512;
+const BUFS: usize = 96;
 const BUF_LEN: usize = 2048;
 
 /// A stack, its buffers, and the frames it has sent since somebody last looked.
@@ -62,7 +62,7 @@ impl Rig {
         let mut config = Config { limits: limits(), ..Config::new([3; 32]) };
         config.tcp.max_receive_window = 256 * 1024;
         let pool = Pool::new(BUFS, BUF_LEN);
-        let mut stack = Stack::new(config, ChainRx::new(256, 128 * 1024), RingTx::new(64, 2048, 64 * 1024));
+        let mut stack = Stack::new(config, ChainRx::new(96, 128 * 1024), RingTx::new(32, 2048, 64 * 1024));
         for link in links {
             let spec = InterfaceSpec { link: *link, mtu: 1500, offloads: Offloads::default(), table: Table(0) };
             stack.add_interface(spec).expect("the limits allow the interfaces of the rig");
