@@ -44,7 +44,7 @@ fn bytes_arrive_as_they_left_over_a_bad_link() {
     let world = World::new();
     let server = bulk_server(&world, &["--fault", FAULT]);
     kernel_client(&world, OURS_V4, &["--bytes", "64M"]);
-    kernel_client(&world, OURS_V6, &["--bytes", "64M", "--down"]);
+    kernel_client(&world, OURS_V6, &["--bytes", "16M", "--down"]);
     let summary = server.summary();
     assert!(summary["below"]["retransmits"].as_u64().unwrap() > 0, "the link was bad: {summary}");
 }
@@ -89,17 +89,17 @@ fn curl_up_and_down_have_equal_digests() {
         return;
     }
     let world = World::new();
-    let file = world.folder.join("64M");
+    let file = world.folder.join("bytes");
     let (path, url) = (file.to_str().unwrap().to_string(), format!("http://{OURS_V4}"));
-    for fault in [None, Some(FAULT)] {
+    for (fault, bytes) in [(None, 64 << 20), (Some(FAULT), 8 << 20)] {
         let mut args = vec!["--sink"];
         args.extend(fault.iter().flat_map(|spec| ["--fault", spec]));
         let server = world.serve(&args);
-        world.text("curl", &["-s", "--max-time", "60", "-o", &path, &format!("{url}/random/{}?seed=5", 64 << 20)]);
+        world.text("curl", &["-s", "--max-time", "60", "-o", &path, &format!("{url}/random/{bytes}?seed=5")]);
         let sum = world.text("sha256sum", &[&path]);
         let answer = world.text("curl", &["-s", "--max-time", "60", "-T", &path, &format!("{url}/up")]);
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        assert_eq!(answer["bytes"], 64 << 20);
+        assert_eq!(answer["bytes"], bytes);
         assert_eq!(answer["sha256"].as_str(), sum.split(' ').next());
         server.summary();
     }
