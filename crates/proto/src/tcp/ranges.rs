@@ -4,8 +4,9 @@ use clearway_wire::Seq;
 
 use super::span::Span;
 
-/// Spans that a set can hold. Cost per operation is bounded by it (THREATS 19: a peer that sends every second byte must not make us slow).
-pub(crate) const RANGES: usize = 64;
+/// Spans that a set can hold. It bounds the cost of every operation: a peer that sends every second byte must not make us slow (CVE-2018-5390).
+/// A queue on the way that overflows in slow start drops about every second packet of a window, so that honest peers need a few hundred.
+pub(crate) const RANGES: usize = 256;
 
 /// The set has no room for one more span; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct Full;
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     spans: [Span; RANGES],
-    len: u8,
+    len: u16,
     bytes: u32,
 }
 
@@ -51,10 +52,15 @@ impl Ranges {
         (from, to)
     }
 
+    /// Whether `span` would become part of one that is there.
+    pub(crate) fn touches(&self, span: Span) -> bool {
+        let (from, to) = self.neighbours(span);
+        from < to
+    }
+
     /// Whether `insert` would find room.
     pub(crate) fn can_insert(&self, span: Span) -> bool {
-        let (from, to) = self.neighbours(span);
-        from < to || usize::from(self.len) < RANGES
+        usize::from(self.len) < RANGES || self.touches(span)
     }
 
     /// Adds all of `span`; returns how many numbers are new.
@@ -86,7 +92,7 @@ impl Ranges {
     /// Takes the spans with indices `from..to` out of the list; their bytes are the caller's to count.
     fn remove(&mut self, from: usize, to: usize) {
         self.spans.copy_within(to..usize::from(self.len), from);
-        self.len -= (to - from) as u8;
+        self.len -= (to - from) as u16;
     }
 
     /// Takes out everything below `seq`; returns how many numbers that were.
@@ -104,7 +110,8 @@ impl Ranges {
 
     /// How many numbers of `span` are in the set.
     pub(crate) fn count_within(&self, span: Span) -> u32 {
-        self.spans().iter().filter_map(|s| s.clip(span)).map(Span::len).sum()
+        let from = self.spans().partition_point(|s| s.end.le(span.start));
+        self.spans()[from..].iter().map_while(|s| s.clip(span)).map(Span::len).sum()
     }
 
     /// The span of the set that holds `seq`.
@@ -141,7 +148,8 @@ impl Ranges {
 
     /// The first contiguous part of `span` that is in the set.
     pub(crate) fn first_present(&self, span: Span) -> Option<Span> {
-        self.spans().iter().find_map(|s| s.clip(span))
+        let from = self.spans().partition_point(|s| s.end.le(span.start));
+        self.spans().get(from).and_then(|s| s.clip(span))
     }
 }
 

@@ -9,7 +9,7 @@
 use clearway_wire::Seq;
 
 pub(crate) use super::ranges::Full;
-use super::ranges::Ranges;
+use super::ranges::{RANGES, Ranges};
 use super::span::Span;
 
 /// SACK blocks that one ACK can carry (RFC 2018 3: four without timestamps).
@@ -22,12 +22,14 @@ pub(crate) struct Reasm {
     /// Where the pieces that came last began, the last one first: the spans around them are reported in this order.
     recent: [Seq; BLOCKS],
     recent_len: u8,
+    /// RCV.NXT, as [`Reasm::contiguous_from`] last left it.
+    nxt: Seq,
 }
 
 impl Reasm {
     /// Nothing has arrived.
     pub(crate) const fn new() -> Reasm {
-        Reasm { ranges: Ranges::new(), recent: [Seq(0); BLOCKS], recent_len: 0 }
+        Reasm { ranges: Ranges::new(), recent: [Seq(0); BLOCKS], recent_len: 0, nxt: Seq(0) }
     }
 
     /// Whether nothing is held: the map can be given back.
@@ -57,15 +59,20 @@ impl Reasm {
         self.ranges.first_present(span)
     }
 
-    /// Whether `insert` of `span` would be taken; asked before the bytes are stored.
+    /// Whether `insert` of `span` would be taken; asked before the bytes are stored. The last place is for bytes at RCV.NXT, which leave the
+    /// map at once: a full map could never empty itself otherwise.
     pub(crate) fn can_insert(&self, span: Span) -> bool {
         self.ranges.can_insert(span)
+            && (self.ranges.spans().len() < RANGES - 1 || span.start == self.nxt || self.ranges.touches(span))
     }
 
     /// `span` has arrived and is stored. When the map is full nothing changes, and the segment must be dropped.
     pub(crate) fn insert(&mut self, span: Span) -> Result<(), Full> {
         if span.is_empty() {
             return Ok(());
+        }
+        if !self.can_insert(span) {
+            return Err(Full);
         }
         self.ranges.insert(span)?;
         // Marks inside the span that this piece has become part of would only name it a second time.
@@ -85,11 +92,10 @@ impl Reasm {
 
     /// How far RCV.NXT may move on from `nxt` over bytes that are here. Those, and everything below, leave the map.
     pub(crate) fn contiguous_from(&mut self, nxt: Seq) -> u32 {
-        let end = match self.ranges.spans().iter().take_while(|s| s.start.le(nxt)).last() {
-            Some(s) => s.end.max(nxt),
-            None => return 0,
-        };
+        let reached = self.ranges.spans().iter().take_while(|s| s.start.le(nxt)).last();
+        let end = reached.map_or(nxt, |s| s.end.max(nxt));
         self.ranges.drop_below(end);
+        self.nxt = end;
         end.since(nxt)
     }
 
