@@ -1,0 +1,295 @@
+//! Clearway's core as the stack under test, in virtual time: nothing takes time but waiting, and waiting takes none.
+
+mod sockets;
+
+use std::collections::VecDeque;
+
+use clearway_base::{Duration, Instant};
+use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
+use clearway_proto::store::{RingRx, RingTx};
+use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Phase, Stack, State, Table, TcpInfo};
+use clearway_wire::{Addr, Cidr};
+
+use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
+use crate::ast::{Arg, Micros, Script, What};
+use crate::settings::knobs;
+use sockets::{Progress, Sockets};
+
+/// The types that the core is built over here.
+pub struct ScriptEnv;
+
+impl Env for ScriptEnv {
+    type Buf = PoolBuf;
+    type Rx = RingRx;
+    type Tx = RingTx;
+}
+
+/// The instant at which scripts begin: not zero, so that nothing rests on that.
+const BEGIN: Instant = Instant::from_millis(1_000_000);
+/// Time goes on at least this much when a deadline that is due does not go away.
+const TICK: Duration = Duration::from_micros(50);
+/// The buffers of connections, unless the script sets others.
+const RECEIVE_BUFFER: u32 = 128 * 1024;
+const SEND_BUFFER: u32 = 256 * 1024;
+/// Rounds of sending and looking at calls at one instant, before something must be wrong.
+const ROUNDS: usize = 10_000;
+
+/// The core under test.
+pub struct Core {
+    stack: Stack<ScriptEnv>,
+    pool: Pool,
+    now: Instant,
+    sink: Collected,
+    sockets: Sockets,
+    pending: Option<Progress>,
+    reply: Option<(Reply, Micros)>,
+    /// Commands that were heeded when the stack was built.
+    heeded: Vec<String>,
+}
+
+#[derive(Default)]
+struct Collected {
+    now: Micros,
+    room: Vec<u8>,
+    sent: VecDeque<Sent>,
+}
+
+impl Sink for Collected {
+    fn reserve(&mut self, _iface: Iface, len: usize) -> Option<&mut [u8]> {
+        self.room.clear();
+        // Whatever was here before must not matter.
+        self.room.resize(len, 0xa5);
+        Some(&mut self.room)
+    }
+
+    fn commit(&mut self, _iface: Iface, len: usize, _meta: TxMeta) {
+        self.sent.push_back(Sent { at: self.now, bytes: self.room[..len].to_vec() });
+    }
+}
+
+impl Core {
+    /// A stack as the script wants it, with one interface.
+    pub fn new(net: Net, script: &Script) -> Core {
+        let mut config = Config::new(*b"packet scripts need no true luck");
+        let commands = script.settings.commands.clone();
+        for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
+            turn_knob(&mut config, &name, &value);
+        }
+        let limits = &mut config.limits;
+        (limits.connections, limits.half_open, limits.time_wait, limits.orphans) = (64, 64, 64, 64);
+        (limits.reassembly_maps, limits.sack_maps, limits.listeners, limits.udp_sockets) = (64, 64, 8, 8);
+        let receive = buffer_size(script, "SO_RCVBUF").unwrap_or(RECEIVE_BUFFER);
+        let send = buffer_size(script, "SO_SNDBUF").unwrap_or(SEND_BUFFER);
+        let rx = RingRx::new(4096, 1024, receive);
+        let tx = RingTx::new(4096, 1024, send);
+        let mut stack = Stack::new(config, rx, tx);
+        let spec = InterfaceSpec { link: Link::Raw, mtu: net.mtu, offloads: Offloads::default(), table: Table(0) };
+        let iface = stack.add_interface(spec).expect("a new stack takes an interface");
+        stack.set_up(iface, true);
+        let (prefix_len, any) = if net.v6() { (64, Addr::ANY_V6) } else { (24, Addr::ANY_V4) };
+        let own = Cidr::new(net.local, prefix_len).expect("the prefix is no longer than the address");
+        stack.add_address(BEGIN, iface, own).expect("a new interface takes an address");
+        let all = Cidr::new(any, 0).expect("a prefix of nothing is one");
+        stack.add_route(Table(0), all, NextHop::Interface(iface)).expect("a new stack takes a route");
+        Core {
+            stack,
+            pool: Pool::new(64, 65_536),
+            now: BEGIN,
+            sink: Collected::default(),
+            sockets: Sockets::new(net),
+            pending: None,
+            reply: None,
+            heeded: commands,
+        }
+    }
+
+    fn micros(&self) -> Micros {
+        (self.now.as_nanos() - BEGIN.as_nanos()) as Micros / 1000
+    }
+
+    /// Everything that can happen at this instant happens.
+    fn settle(&mut self) {
+        self.sink.now = self.micros();
+        for _ in 0..ROUNDS {
+            let more = self.stack.emit(self.now, &mut self.sink);
+            while let Some(event) = self.stack.next_event() {
+                self.sockets.event(event);
+            }
+            if let Some(progress) = &mut self.pending {
+                if let Some(reply) = self.sockets.step(&mut self.stack, self.now, progress) {
+                    self.reply = Some((reply, self.micros()));
+                    self.pending = None;
+                    continue;
+                }
+            }
+            if !more && !self.stack.wants_emit() {
+                return;
+            }
+        }
+        panic!("the stack always wants to send and never stops");
+    }
+}
+
+/// The value that the script sets a buffer to, anywhere: the core's stores are as large from the start.
+fn buffer_size(script: &Script, option: &str) -> Option<u32> {
+    script.events.iter().find_map(|event| match &event.what {
+        What::Call(call) if call.name == "setsockopt" && call.args.get(2) == Some(&Arg::Names(vec![option.into()])) => {
+            match call.args.get(3) {
+                Some(Arg::List(items)) => match items.first() {
+                    Some(Arg::Number(value)) => u32::try_from(*value).ok(),
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+        _ => None,
+    })
+}
+
+/// Linux's knobs that the core has too.
+fn turn_knob(config: &mut Config, name: &str, value: &str) {
+    let tcp = &mut config.tcp;
+    let number: u64 = value.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let small = number.min(255) as u8;
+    match name.rsplit('.').next().unwrap_or_default() {
+        "tcp_timestamps" => tcp.timestamps = number != 0,
+        "tcp_sack" => tcp.sack = number != 0,
+        "tcp_window_scaling" => tcp.window_scaling = number != 0,
+        "tcp_syncookies" => tcp.syn_cookies = number != 0,
+        "tcp_syn_retries" => tcp.syn_retries = small,
+        "tcp_synack_retries" => tcp.syn_ack_retries = small,
+        "tcp_retries2" => tcp.retries = small,
+        "tcp_fin_timeout" => tcp.fin_wait_2 = Duration::from_secs(number),
+        "tcp_rto_min_us" => tcp.rto_min = Duration::from_micros(number),
+        "tcp_rto_max_ms" => tcp.rto_max = Duration::from_millis(number),
+        "tcp_congestion_control" => {
+            tcp.defaults.congestion = if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
+        }
+        _ => {}
+    }
+}
+
+impl Backend for Core {
+    fn now(&self) -> Micros {
+        self.micros()
+    }
+
+    fn advance(&mut self, until: Micros) -> Result<(), String> {
+        let target = BEGIN + Duration::from_micros(until.max(0) as u64);
+        self.settle();
+        while self.sink.sent.is_empty() && self.reply.is_none() && self.now < target {
+            let wake = self.pending.as_ref().map_or(Instant::NEVER, |progress| progress.deadline);
+            let due = self.stack.next_deadline().min(wake);
+            let next = if due > self.now { due } else { self.now + TICK };
+            self.now = next.min(target);
+            self.stack.expire(self.now);
+            self.settle();
+        }
+        Ok(())
+    }
+
+    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
+        let mut burst = Burst::new();
+        let buf = self.pool.copy_of(packet).ok_or("the stack keeps all buffers")?;
+        burst.push(buf, RxMeta::default()).map_err(|_| "a new burst is full")?;
+        self.stack.ingest(self.now, &mut burst);
+        self.settle();
+        Ok(())
+    }
+
+    fn sent(&mut self) -> Option<Sent> {
+        self.sink.sent.pop_front()
+    }
+
+    fn call(&mut self, op: Op) -> Result<(), String> {
+        let mut progress = Progress::new(op, self.now);
+        match self.sockets.step(&mut self.stack, self.now, &mut progress) {
+            Some(reply) => self.reply = Some((reply, self.micros())),
+            None => self.pending = Some(progress),
+        }
+        self.settle();
+        Ok(())
+    }
+
+    fn reply(&mut self) -> Option<(Reply, Micros)> {
+        self.reply.take()
+    }
+
+    fn info(&mut self, fd: Fd) -> Result<Info, String> {
+        let conn = self.sockets.conn(fd).ok_or("that is no connection")?;
+        self.stack.info(conn).map(|info| info_of(&info)).ok_or("the connection is over".into())
+    }
+
+    fn command(&mut self, command: &str) -> Result<(), String> {
+        let heeded = self.heeded.iter().any(|known| known == command);
+        if heeded { Ok(()) } else { Err("the core's settings cannot be changed while a script runs".into()) }
+    }
+
+    fn tolerance(&self) -> Micros {
+        4_000
+    }
+
+    fn patience(&self) -> Micros {
+        0
+    }
+}
+
+/// Linux counts in segments where the core counts in bytes.
+fn info_of(info: &TcpInfo) -> Info {
+    let mss = u32::from(info.snd_mss).max(1);
+    let segments = |bytes: u32| i64::from(bytes.div_ceil(mss));
+    let state = match info.state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => 7,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Listen => 10,
+        State::Closing => 11,
+    };
+    let phase = match info.phase {
+        Phase::Open => 0,
+        Phase::Disorder => 1,
+        Phase::Recovery => 3,
+        Phase::Loss => 4,
+    };
+    let options = i64::from(info.timestamps) | i64::from(info.sack) << 1 | i64::from(info.snd_wscale.is_some()) << 2;
+    // Linux shows this for a threshold that was never set.
+    let ssthresh = if info.ssthresh == u32::MAX { i64::from(i32::MAX) } else { i64::from(info.ssthresh / mss) };
+    Info::from([
+        ("tcpi_state", state),
+        ("tcpi_ca_state", phase),
+        ("tcpi_options", options),
+        ("tcpi_retransmits", i64::from(info.retransmits)),
+        ("tcpi_backoff", i64::from(info.backoff)),
+        ("tcpi_snd_wscale", i64::from(info.snd_wscale.unwrap_or(0))),
+        ("tcpi_rcv_wscale", i64::from(info.rcv_wscale.unwrap_or(0))),
+        ("tcpi_rto", info.rto.as_micros() as i64),
+        ("tcpi_snd_mss", i64::from(info.snd_mss)),
+        ("tcpi_rcv_mss", i64::from(info.rcv_mss)),
+        ("tcpi_advmss", i64::from(info.advertised_mss)),
+        ("tcpi_unacked", segments(info.unacked)),
+        ("tcpi_sacked", segments(info.sacked)),
+        ("tcpi_lost", segments(info.lost)),
+        ("tcpi_rtt", info.rtt.as_micros() as i64),
+        ("tcpi_rttvar", info.rttvar.as_micros() as i64),
+        ("tcpi_min_rtt", info.min_rtt.as_micros() as i64),
+        ("tcpi_snd_cwnd", i64::from(info.cwnd / mss)),
+        ("tcpi_snd_ssthresh", ssthresh),
+        ("tcpi_reordering", i64::from(info.reordering)),
+        ("tcpi_total_retrans", i64::from(info.total_retransmits)),
+        ("tcpi_segs_in", i64::from(info.segs_in)),
+        ("tcpi_segs_out", i64::from(info.segs_out)),
+        ("tcpi_notsent_bytes", i64::from(info.unsent)),
+        ("tcpi_bytes_acked", info.bytes_acked as i64),
+        ("tcpi_bytes_received", info.bytes_received as i64),
+        ("tcpi_bytes_sent", info.bytes_sent as i64),
+        ("tcpi_bytes_retrans", info.bytes_retransmitted as i64),
+        ("tcpi_snd_wnd", i64::from(info.snd_wnd)),
+        ("tcpi_rcv_wnd", i64::from(info.rcv_wnd)),
+    ])
+}

@@ -1,0 +1,522 @@
+//! Sockets as programs know them, over the verbs of the core: numbers, blocking, errors that are told once.
+
+use std::collections::BTreeMap;
+
+use clearway_base::{Duration, Instant};
+use clearway_proto::{
+    Congestion, ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, Keepalive, ListenError, ListenSpec,
+    ListenerId, RecvError, SendError, Stack, State, Table, UdpError, UdpId, UdpSpec, Unreachable,
+};
+use clearway_wire::{Addr, Endpoint};
+
+use super::ScriptEnv;
+use crate::backend::{Fd, How, Net, Op, ReadFlags, Reply, SetOption, WriteFlags, poll};
+use crate::errno::Errno;
+use crate::settings::IpVersion;
+
+/// A call on its way.
+pub(super) struct Progress {
+    op: Op,
+    /// When it ends at the latest.
+    pub(super) deadline: Instant,
+    /// It was tried before.
+    begun: bool,
+    /// Bytes that a write has put into the socket so far.
+    written: usize,
+}
+
+impl Progress {
+    pub(super) fn new(op: Op, now: Instant) -> Progress {
+        let deadline = match &op {
+            Op::Poll(_, Some(ms)) => now + Duration::from_millis(u64::from(*ms)),
+            _ => Instant::NEVER,
+        };
+        Progress { op, deadline, begun: false, written: 0 }
+    }
+}
+
+enum Kind {
+    Fresh { stream: bool },
+    Listener { id: ListenerId, incoming: bool },
+    Conn { id: ConnId, connecting: bool },
+    Udp(UdpId),
+}
+
+struct Socket {
+    kind: Kind,
+    blocks: bool,
+    bound: Option<Endpoint>,
+    options: ConnOptions,
+    keepalive: Keepalive,
+    /// SO_LINGER with a time of zero: close resets.
+    resets: bool,
+    /// The failure of the connection was told.
+    told: bool,
+    deaf: bool,
+}
+
+/// All sockets of the program.
+pub(super) struct Sockets {
+    net: Net,
+    all: BTreeMap<Fd, Socket>,
+    next: Fd,
+}
+
+/// What a try came to: Err means that it would block.
+type Tried = Result<Reply, WouldBlock>;
+struct WouldBlock;
+
+fn ok(value: usize) -> Tried {
+    Ok(Reply::of(Ok(value as i64)))
+}
+
+fn fail(errno: Errno) -> Tried {
+    Ok(Reply::of(Err(errno)))
+}
+
+impl Sockets {
+    pub(super) fn new(net: Net) -> Sockets {
+        Sockets { net, all: BTreeMap::new(), next: 1 }
+    }
+
+    /// The connection behind a socket.
+    pub(super) fn conn(&self, fd: Fd) -> Option<ConnId> {
+        match self.all.get(&fd)?.kind {
+            Kind::Conn { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// What the stack tells.
+    pub(super) fn event(&mut self, event: Event) {
+        let Event::Incoming { listener, .. } = event else { return };
+        for socket in self.all.values_mut() {
+            if let Kind::Listener { id, incoming } = &mut socket.kind {
+                *incoming |= *id == listener;
+            }
+        }
+    }
+
+    /// Tries to end a call; None when it has to wait.
+    pub(super) fn step(
+        &mut self,
+        stack: &mut Stack<ScriptEnv>,
+        now: Instant,
+        progress: &mut Progress,
+    ) -> Option<Reply> {
+        let op = progress.op.clone();
+        let fd = fd_of(&op);
+        let waits = match fd.map(|fd| self.all.get(&fd)) {
+            Some(None) => return Some(Reply::of(Err(Errno::BAD_FD))),
+            Some(Some(socket)) => {
+                socket.blocks
+                    && !matches!(
+                        op,
+                        Op::Read(_, _, ReadFlags { dont_wait: true, .. })
+                            | Op::Write(_, _, WriteFlags { dont_wait: true, .. })
+                    )
+            }
+            None => true,
+        };
+        let first = !std::mem::replace(&mut progress.begun, true);
+        let tried = match op {
+            Op::Connect(fd, to) => self.connect(stack, now, fd, to, first),
+            Op::Write(fd, ref bytes, flags) => self.write(stack, fd, bytes, flags, progress, waits),
+            Op::Poll(ref wanted, _) => self.poll(stack, wanted, now >= progress.deadline),
+            other => self.simple(stack, other),
+        };
+        match tried {
+            Ok(reply) => Some(reply),
+            Err(WouldBlock) if waits => None,
+            Err(WouldBlock) if matches!(progress.op, Op::Connect(..)) => Some(Reply::of(Err(Errno::IN_PROGRESS))),
+            Err(WouldBlock) if progress.written > 0 => Some(Reply::of(Ok(progress.written as i64))),
+            Err(WouldBlock) => Some(Reply::of(Err(Errno::AGAIN))),
+        }
+    }
+
+    fn simple(&mut self, stack: &mut Stack<ScriptEnv>, op: Op) -> Tried {
+        match op {
+            Op::Socket(stream) => ok(self.add(Kind::Fresh { stream }, ConnOptions::default()) as usize),
+            Op::Bind(fd, port) => self.bind(stack, fd, port),
+            Op::Listen(fd, backlog) => self.listen(stack, fd, backlog),
+            Op::Accept(fd) => self.accept(stack, fd),
+            Op::Read(fd, len, flags) => self.read(stack, fd, len, flags),
+            Op::SendTo(fd, bytes, to) => self.send_to(stack, fd, &bytes, Some(to)),
+            Op::Shutdown(fd, how) => self.shutdown(stack, fd, how),
+            Op::Close(fd) => self.close(stack, fd),
+            Op::Set(fd, option) => self.set(stack, fd, option),
+            Op::TakeError(fd) => self.take_error(stack, fd),
+            Op::Block(fd, block) => self.with(fd, |socket| socket.blocks = block),
+            Op::Connect(..) | Op::Write(..) | Op::Poll(..) => fail(Errno::INVALID),
+        }
+    }
+
+    fn add(&mut self, kind: Kind, options: ConnOptions) -> Fd {
+        let fd = self.next;
+        self.next += 1;
+        let keepalive = options.keepalive.unwrap_or_default();
+        let socket =
+            Socket { kind, blocks: true, bound: None, options, keepalive, resets: false, told: false, deaf: false };
+        self.all.insert(fd, socket);
+        fd
+    }
+
+    fn get(&mut self, fd: Fd) -> &mut Socket {
+        self.all.get_mut(&fd).expect("step has looked whether the socket is there")
+    }
+
+    fn with(&mut self, fd: Fd, change: impl FnOnce(&mut Socket)) -> Tried {
+        change(self.get(fd));
+        ok(0)
+    }
+
+    fn bind(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, port: u16) -> Tried {
+        let mapped = self.net.version == IpVersion::V4Mapped;
+        let addr = if mapped { Addr::ANY_V6 } else { self.net.local };
+        let local = Endpoint::new(addr, port);
+        let socket = self.get(fd);
+        match socket.kind {
+            Kind::Fresh { stream: true } => socket.bound = Some(local),
+            Kind::Fresh { stream: false } => {
+                return match stack.udp_bind(UdpSpec { table: Table(0), local, token: u64::from(fd), v6_only: false }) {
+                    Ok(id) => self.with(fd, |socket| socket.kind = Kind::Udp(id)),
+                    Err(error) => fail(udp_errno(error)),
+                };
+            }
+            _ => return fail(Errno::INVALID),
+        }
+        ok(0)
+    }
+
+    fn listen(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, backlog: u32) -> Tried {
+        let socket = self.get(fd);
+        let (Kind::Fresh { stream: true }, Some(local)) = (&socket.kind, socket.bound) else {
+            return fail(Errno::INVALID);
+        };
+        let options = socket.options;
+        let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog, token: u64::from(fd), options };
+        match stack.listen(spec) {
+            Ok(id) => self.with(fd, |socket| socket.kind = Kind::Listener { id, incoming: false }),
+            Err(ListenError::InUse) => fail(Errno::IN_USE),
+            Err(ListenError::BadAddress) => fail(Errno::NOT_AVAILABLE),
+            Err(_) => fail(Errno::NO_MEMORY),
+        }
+    }
+
+    fn accept(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd) -> Tried {
+        let socket = self.get(fd);
+        let Kind::Listener { id, incoming } = &mut socket.kind else { return fail(Errno::INVALID) };
+        let Some(conn) = stack.accept(*id) else {
+            *incoming = false;
+            return Err(WouldBlock);
+        };
+        let options = stack.options(conn).unwrap_or(socket.options);
+        let new = self.add(Kind::Conn { id: conn, connecting: false }, options);
+        stack.set_token(conn, u64::from(new));
+        ok(new as usize)
+    }
+
+    fn connect(&mut self, stack: &mut Stack<ScriptEnv>, now: Instant, fd: Fd, to: Endpoint, first: bool) -> Tried {
+        let mapped = self.net.version == IpVersion::V4Mapped;
+        let any = if self.net.v6() || mapped { Addr::ANY_V6 } else { Addr::ANY_V4 };
+        let socket = self.get(fd);
+        match socket.kind {
+            Kind::Fresh { stream: true } => {
+                // A mapped socket that was bound to every address takes the one of the route.
+                let local =
+                    socket.bound.map(|local| if mapped { Endpoint::new(Addr::ANY_V4, local.port) } else { local });
+                let spec =
+                    ConnectSpec { table: Table(0), local, remote: to, token: u64::from(fd), options: socket.options };
+                match stack.connect(now, spec) {
+                    Ok(id) => socket.kind = Kind::Conn { id, connecting: true },
+                    Err(ConnectError::NoRoute) => return fail(Errno::NET_UNREACHABLE),
+                    Err(ConnectError::BadAddress) => return fail(Errno::NET_UNREACHABLE),
+                    Err(ConnectError::InUse | ConnectError::NoPorts) => return fail(Errno::NOT_AVAILABLE),
+                    Err(_) => return fail(Errno::NO_MEMORY),
+                }
+                Err(WouldBlock)
+            }
+            Kind::Fresh { stream: false } => {
+                let spec =
+                    UdpSpec { table: Table(0), local: Endpoint::new(any, 0), token: u64::from(fd), v6_only: false };
+                match stack.udp_bind(spec).and_then(|id| stack.udp_connect(id, to).map(|()| id)) {
+                    Ok(id) => self.with(fd, |socket| socket.kind = Kind::Udp(id)),
+                    Err(error) => fail(udp_errno(error)),
+                }
+            }
+            Kind::Udp(id) => match stack.udp_connect(id, to) {
+                Ok(()) => ok(0),
+                Err(error) => fail(udp_errno(error)),
+            },
+            Kind::Conn { id, ref mut connecting } => match (stack.failure(id), stack.state(id)) {
+                (Some(failure), _) if !socket.told => {
+                    socket.told = true;
+                    fail(failure_errno(failure))
+                }
+                (Some(_), _) => fail(Errno::REFUSED),
+                (None, State::SynSent | State::SynReceived) if first && !socket.blocks => fail(Errno::ALREADY),
+                (None, State::SynSent | State::SynReceived) => Err(WouldBlock),
+                (None, _) if *connecting => {
+                    *connecting = false;
+                    ok(0)
+                }
+                (None, _) => fail(Errno::CONNECTED),
+            },
+            Kind::Listener { .. } => fail(Errno::CONNECTED),
+        }
+    }
+
+    /// The failure of a connection, the first time that it is asked for.
+    fn failure(&mut self, stack: &Stack<ScriptEnv>, fd: Fd) -> Option<Errno> {
+        let socket = self.get(fd);
+        let Kind::Conn { id, .. } = socket.kind else { return None };
+        let failure = stack.failure(id)?;
+        (!std::mem::replace(&mut socket.told, true)).then(|| failure_errno(failure))
+    }
+
+    fn read(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, len: u32, flags: ReadFlags) -> Tried {
+        let id = match self.get(fd).kind {
+            Kind::Conn { id, .. } => id,
+            Kind::Udp(id) => return self.read_datagram(stack, id, len),
+            _ => return fail(Errno::NOT_CONNECTED),
+        };
+        let mut data = Vec::new();
+        while data.len() < len as usize {
+            match stack.recv(id) {
+                Ok([]) => break,
+                Ok(bytes) => {
+                    let count = bytes.len().min(len as usize - data.len());
+                    data.extend_from_slice(&bytes[..count]);
+                    if flags.peek {
+                        break;
+                    }
+                    stack.consumed(id, count as u32);
+                }
+                Err(RecvError::Failed(_)) if data.is_empty() => {
+                    return self.failure(stack, fd).map_or_else(|| ok(0), fail);
+                }
+                Err(_) => break,
+            }
+        }
+        if data.is_empty() && len > 0 && !stack.peer_closed(id) && !self.get(fd).deaf {
+            return Err(WouldBlock);
+        }
+        Ok(Reply { value: Ok(data.len() as i64), data, ready: Vec::new() })
+    }
+
+    fn read_datagram(&mut self, stack: &mut Stack<ScriptEnv>, id: UdpId, len: u32) -> Tried {
+        if let Some(error) = stack.udp_error(id) {
+            return fail(unreachable_errno(error));
+        }
+        let Some(datagram) = stack.udp_recv(id) else { return Err(WouldBlock) };
+        let data = datagram.payload[..datagram.payload.len().min(len as usize)].to_vec();
+        Ok(Reply { value: Ok(data.len() as i64), data, ready: Vec::new() })
+    }
+
+    fn write(
+        &mut self,
+        stack: &mut Stack<ScriptEnv>,
+        fd: Fd,
+        bytes: &[u8],
+        flags: WriteFlags,
+        progress: &mut Progress,
+        waits: bool,
+    ) -> Tried {
+        let id = match self.get(fd).kind {
+            Kind::Conn { id, .. } => id,
+            Kind::Udp(_) => return self.send_to(stack, fd, bytes, None),
+            _ => return fail(Errno::PIPE),
+        };
+        let rest = &bytes[progress.written..];
+        let taken = if flags.urgent { stack.send_urgent(id, rest) } else { stack.send(id, rest) };
+        match taken {
+            Ok(count) => progress.written += count,
+            Err(SendError::Failed(_)) => return fail(self.failure(stack, fd).unwrap_or(Errno::PIPE)),
+            Err(_) => return fail(Errno::PIPE),
+        }
+        let enough = progress.written == bytes.len() || (!waits && progress.written > 0);
+        if enough { ok(progress.written) } else { Err(WouldBlock) }
+    }
+
+    fn send_to(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, bytes: &[u8], to: Option<Endpoint>) -> Tried {
+        if let Kind::Fresh { stream: false } = self.get(fd).kind {
+            let any = if self.net.v6() { Addr::ANY_V6 } else { Addr::ANY_V4 };
+            let spec = UdpSpec { table: Table(0), local: Endpoint::new(any, 0), token: u64::from(fd), v6_only: false };
+            match stack.udp_bind(spec) {
+                Ok(id) => self.get(fd).kind = Kind::Udp(id),
+                Err(error) => return fail(udp_errno(error)),
+            }
+        }
+        let Kind::Udp(id) = self.get(fd).kind else { return fail(Errno::INVALID) };
+        if let Some(error) = stack.udp_error(id) {
+            return fail(unreachable_errno(error));
+        }
+        match stack.udp_send(id, to, None, bytes) {
+            Ok(()) => ok(bytes.len()),
+            Err(UdpError::Full) => Err(WouldBlock),
+            Err(error) => fail(udp_errno(error)),
+        }
+    }
+
+    fn shutdown(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, how: How) -> Tried {
+        let socket = self.get(fd);
+        let Kind::Conn { id, .. } = socket.kind else { return fail(Errno::NOT_CONNECTED) };
+        socket.deaf |= how != How::Write;
+        if how == How::Read {
+            return ok(0);
+        }
+        match stack.shutdown(id) {
+            Ok(()) | Err(SendError::Closed) => ok(0),
+            Err(_) => fail(Errno::NOT_CONNECTED),
+        }
+    }
+
+    fn close(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd) -> Tried {
+        if let Some(socket) = self.all.remove(&fd) {
+            match socket.kind {
+                Kind::Conn { id, .. } if socket.resets => stack.abort(id),
+                Kind::Conn { id, .. } => stack.close(id),
+                Kind::Listener { id, .. } => stack.unlisten(id),
+                Kind::Udp(id) => stack.udp_close(id),
+                Kind::Fresh { .. } => {}
+            }
+        }
+        ok(0)
+    }
+
+    fn set(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, option: SetOption) -> Tried {
+        let socket = self.get(fd);
+        let options = &mut socket.options;
+        match option {
+            // Addresses are free again at once here, acknowledgements have no mode, and the stores were made for the script's buffers.
+            SetOption::ReuseAddr(_)
+            | SetOption::QuickAck(_)
+            | SetOption::ReceiveBuffer(_)
+            | SetOption::SendBuffer(_) => {
+                return ok(0);
+            }
+            SetOption::Linger(wait) => {
+                socket.resets = wait == Some(0);
+                return ok(0);
+            }
+            SetOption::OobInline(inline) => options.urgent_inline = inline,
+            SetOption::NoDelay(on) => options.nodelay = on,
+            SetOption::Cork(on) => options.cork = on,
+            SetOption::MaxSegment(len) => options.max_segment = len.min(65_535) as u16,
+            SetOption::UserTimeout(ms) => options.user_timeout = Duration::from_millis(u64::from(ms)),
+            SetOption::Tos(tos) => options.tos = tos,
+            SetOption::Congestion(name) => match name.as_str() {
+                "reno" => options.congestion = Congestion::Reno,
+                "cubic" => options.congestion = Congestion::Cubic,
+                _ => return fail(Errno(2)),
+            },
+            SetOption::KeepIdle(s) => socket.keepalive.idle = Duration::from_secs(u64::from(s)),
+            SetOption::KeepInterval(s) => socket.keepalive.interval = Duration::from_secs(u64::from(s)),
+            SetOption::KeepCount(count) => socket.keepalive.count = count.min(255) as u8,
+            SetOption::KeepAlive(on) => options.keepalive = on.then_some(socket.keepalive),
+        }
+        if options.keepalive.is_some() {
+            options.keepalive = Some(socket.keepalive);
+        }
+        if let Kind::Conn { id, .. } = socket.kind {
+            stack.set_options(id, socket.options);
+        }
+        ok(0)
+    }
+
+    fn take_error(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd) -> Tried {
+        if let Kind::Udp(id) = self.get(fd).kind {
+            let error = stack.udp_error(id).map_or(0, |error| unreachable_errno(error).0);
+            return ok(error as usize);
+        }
+        let error = self.failure(stack, fd);
+        ok(error.map_or(0, |errno| errno.0 as usize))
+    }
+
+    fn poll(&mut self, stack: &Stack<ScriptEnv>, wanted: &[(Fd, i16)], over: bool) -> Tried {
+        let ready: Vec<i16> =
+            wanted.iter().map(|(fd, bits)| self.ready(stack, *fd) & (bits | poll::ERR | poll::HUP)).collect();
+        let count = ready.iter().filter(|bits| **bits != 0).count();
+        if count == 0 && !over {
+            return Err(WouldBlock);
+        }
+        Ok(Reply { value: Ok(count as i64), data: Vec::new(), ready })
+    }
+
+    fn ready(&self, stack: &Stack<ScriptEnv>, fd: Fd) -> i16 {
+        let Some(socket) = self.all.get(&fd) else { return 0 };
+        let mut bits = 0;
+        let mut set = |when: bool, bit: i16| {
+            if when {
+                bits |= bit;
+            }
+        };
+        match socket.kind {
+            Kind::Listener { incoming, .. } => set(incoming, poll::IN),
+            Kind::Conn { id, .. } => {
+                let (failed, state) = (stack.failure(id).is_some(), stack.state(id));
+                let ended = stack.peer_closed(id);
+                set(failed && !socket.told, poll::ERR);
+                set(failed || state == State::Closed, poll::HUP);
+                set(stack.unread(id) > 0 || ended || failed || socket.deaf, poll::IN);
+                set(ended || failed, poll::RDHUP);
+                let opening = matches!(state, State::SynSent | State::SynReceived);
+                set(failed || (!opening && stack.send_room(id) > 0), poll::OUT);
+                set(stack.urgent(id).is_some(), poll::PRI);
+            }
+            Kind::Udp(_) => set(true, poll::OUT),
+            Kind::Fresh { .. } => set(true, poll::HUP | poll::OUT),
+        }
+        bits
+    }
+}
+
+/// The socket that a call is about.
+fn fd_of(op: &Op) -> Option<Fd> {
+    match op {
+        Op::Socket(_) | Op::Poll(..) => None,
+        Op::Bind(fd, _)
+        | Op::Listen(fd, _)
+        | Op::Accept(fd)
+        | Op::Connect(fd, _)
+        | Op::Read(fd, ..)
+        | Op::Write(fd, ..)
+        | Op::SendTo(fd, ..)
+        | Op::Shutdown(fd, _)
+        | Op::Close(fd)
+        | Op::Set(fd, _)
+        | Op::TakeError(fd)
+        | Op::Block(fd, _) => Some(*fd),
+    }
+}
+
+fn failure_errno(failure: Failure) -> Errno {
+    match failure {
+        Failure::Reset => Errno::RESET,
+        Failure::Refused => Errno::REFUSED,
+        Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut => Errno::TIMED_OUT,
+        Failure::Unreachable(why) => unreachable_errno(why),
+        Failure::NoMemory | Failure::Broken => Errno::NO_MEMORY,
+    }
+}
+
+fn unreachable_errno(why: Unreachable) -> Errno {
+    match why {
+        Unreachable::Network => Errno::NET_UNREACHABLE,
+        Unreachable::Host | Unreachable::Prohibited | Unreachable::TimeExceeded => Errno::HOST_UNREACHABLE,
+        Unreachable::Protocol => Errno::NO_PROTOCOL,
+        Unreachable::Port => Errno::REFUSED,
+        Unreachable::Parameter => Errno::PROTOCOL,
+    }
+}
+
+fn udp_errno(error: UdpError) -> Errno {
+    match error {
+        UdpError::InUse | UdpError::NoPorts => Errno::IN_USE,
+        UdpError::BadAddress => Errno::NOT_AVAILABLE,
+        UdpError::NoRoute => Errno::NET_UNREACHABLE,
+        UdpError::TooLong => Errno::TOO_LONG,
+        UdpError::Full => Errno::AGAIN,
+        UdpError::Stale | UdpError::TooMany => Errno::NO_MEMORY,
+    }
+}
