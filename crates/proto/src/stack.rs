@@ -67,7 +67,7 @@ impl<E: Env> Stack<E> {
     }
 
     /// TCP, and what it needs of the rest.
-    fn split(&mut self) -> (&mut Tcp<E>, Cx<'_>) {
+    pub(crate) fn split(&mut self) -> (&mut Tcp<E>, Cx<'_>) {
         let Stack { config, counters, ip, replies, tcp, .. } = self;
         (tcp, Cx { config, counters, replies, ip })
     }

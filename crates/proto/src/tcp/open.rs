@@ -64,7 +64,7 @@ fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
         && seg.flags.without(Flags::PSH) == Flags::ACK
         && seg.seq == c.rcv.nxt
         && len <= c.rcv.wnd()
-        && !c.marks.any(Marks::HOLE.with(Marks::ORPHAN))
+        && !c.marks.any(Marks::HOLE.with(Marks::ORPHAN).with(Marks::FIN_WAITS))
         && seg.ack.since(c.snd.una) <= c.outstanding()
         && stamp_is_good
 }

@@ -13,7 +13,7 @@ use super::reasm::BLOCKS;
 use super::recovery::{Next, Phase};
 use super::span::Span;
 use super::state::{Cause, State};
-use super::window::{self, Room as Offering};
+use super::window::{self, Offer, Room as Offering};
 use super::{Pools, ack};
 use crate::config::Config;
 use crate::emit::{IpOut, OutError, Transport};
@@ -357,9 +357,28 @@ impl<E: Env> Conn<E> {
         }
     }
 
+    /// The window to send now, and the edge that it promises.
+    ///
+    /// A duplicate ACK that asks for a missing segment repeats the window of the one before: without SACK the peer could not
+    /// tell it from a mere window update otherwise (RFC 5681 2, condition e of a duplicate ACK).
+    fn window(&self, rx: &E::Rx, config: &Config) -> Offer {
+        if self.asks_again() {
+            return Offer { field: self.rcv.field, edge: self.rcv.edge };
+        }
+        self.offering(rx, config).offer()
+    }
+
+    /// Whether an ACK that leaves now is a duplicate for the peer's fast retransmit.
+    pub(crate) fn asks_again(&self) -> bool {
+        self.marks.has(Marks::HOLE) && !self.marks.has(Marks::SACK) && self.rcv.acked == self.rcv.nxt
+    }
+
     /// Whether the owner has read so much that the peer should be told at once (RFC 9293 3.8.6.2.2).
     pub(crate) fn window_is_news(&self, rx: &E::Rx, config: &Config) -> bool {
-        self.state.is_synchronized() && self.state.peer_may_send() && self.offering(rx, config).worth_telling()
+        self.state.is_synchronized()
+            && self.state.peer_may_send()
+            && !self.asks_again()
+            && self.offering(rx, config).worth_telling()
     }
 
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.
@@ -404,9 +423,10 @@ impl<E: Env> Conn<E> {
     }
 
     /// A segment with our ACK and window has left.
-    fn ack_left(&mut self, edge: Seq) {
+    fn ack_left(&mut self, offer: Offer) {
         self.rcv.acked = self.rcv.nxt;
-        self.rcv.edge = edge;
+        self.rcv.edge = offer.edge;
+        self.rcv.field = offer.field;
         self.delack = Instant::NEVER;
         self.marks.clear(Marks::ACK_NOW.with(Marks::DUPLICATE));
         self.tally.segs_out = self.tally.segs_out.wrapping_add(1);
@@ -425,7 +445,7 @@ fn emit_span<E: Env, S: Sink>(
     fin: bool,
     again: Again,
 ) -> Result<u32, OutError> {
-    let offer = c.offering(&p.rx, config).offer();
+    let offer = c.window(&p.rx, config);
     let sack = c.sack_blocks(p);
     let mut seg = c.header(now, span.start, offer.field, sack);
     let len = span.len();
@@ -456,7 +476,7 @@ fn emit_span<E: Env, S: Sink>(
     }
     let done = room.finish(header_len + len as usize, Transport::Tcp { header_len: header_len as u8, segment_size });
     out.commit(done);
-    c.ack_left(offer.edge);
+    c.ack_left(offer);
     let segments = len.div_ceil(mss).max(1);
     out.counters.tcp.segs_out += u64::from(segments);
     c.tally.segs_out = c.tally.segs_out.wrapping_add(segments - 1);
@@ -527,11 +547,11 @@ fn emit_bare<E: Env, S: Sink>(
     out: &mut IpOut<'_, S>,
     seq: Seq,
 ) -> Result<(), OutError> {
-    let offer = c.offering(&p.rx, config).offer();
+    let offer = c.window(&p.rx, config);
     let mut seg = c.header(now, seq, offer.field, c.sack_blocks(p));
     put_urgent(c, &mut seg);
     put(c, out, &seg)?;
-    c.ack_left(offer.edge);
+    c.ack_left(offer);
     Ok(())
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Rcv {
     pub acked: Seq,
     /// How often RCV.NXT passed zero, to know how much was received in all.
     pub wraps: u16,
+    /// The window field that we sent last.
+    pub field: u16,
     /// The shift of the windows that we send (RFC 7323 2).
     pub shift: u8,
 }

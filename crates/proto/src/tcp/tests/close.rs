@@ -1,1 +1,349 @@
+//! Closing, in every order.
+
 use super::*;
+
+fn established() -> Bench {
+    Bench::accepted(plain(), 1000, 8000)
+}
+
+#[test]
+fn we_close_first_and_wait() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.shutdown(id).unwrap();
+    let fin = b.one();
+    assert_eq!((fin.flags(), b.rel_seq(&fin)), (FIN | ACK, 1));
+    assert_eq!(b.state(), State::FinWait1);
+    assert_eq!(b.net.stack.send(id, b"x"), Err(SendError::Closed));
+    b.inject(ACK, 1, 2, 8000, &[]);
+    assert_eq!(b.state(), State::FinWait2);
+    b.inject(ACK, 1, 2, 8000, b"still talking");
+    assert_eq!(b.read_all(), b"still talking");
+    b.out();
+    b.inject(FIN | ACK, 14, 2, 8000, &[]);
+    assert_eq!(b.state(), State::TimeWait);
+    let ack = b.one();
+    assert_eq!((ack.flags(), b.rel_ack(&ack)), (ACK, 15));
+    assert!(b.events().last().unwrap().has(ConnEvents::PEER_CLOSED | ConnEvents::CLOSED));
+    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    assert!(b.pass(secs(61)).is_empty());
+    assert_eq!(b.net.stack.tcp.wait.len(), 0);
+    b.net.stack.close(id);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+    assert_eq!(b.net.stack.state(id), State::Closed);
+}
+
+#[test]
+fn the_peer_closes_first_and_we_may_go_on() {
+    let mut b = established();
+    let id = b.id();
+    b.inject(FIN | ACK, 1, 1, 8000, b"last");
+    assert_eq!(b.state(), State::CloseWait);
+    let ack = b.one();
+    assert_eq!(b.rel_ack(&ack), 6);
+    assert!(b.net.stack.peer_closed(id));
+    assert_eq!(b.read_all(), b"last");
+    b.send(b"more");
+    assert_eq!(b.one().data, b"more");
+    b.inject(ACK, 6, 5, 8000, &[]);
+    b.net.stack.close(id);
+    let fin = b.one();
+    assert_eq!((fin.flags(), b.rel_seq(&fin)), (FIN | ACK, 5));
+    b.inject(ACK, 6, 6, 8000, &[]);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+    assert_eq!(b.net.stack.tcp.flows.len(), 0);
+    b.silent();
+}
+
+#[test]
+fn both_close_at_once() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.shutdown(id).unwrap();
+    b.one();
+    b.inject(FIN | ACK, 1, 1, 8000, &[]);
+    assert_eq!(b.state(), State::Closing);
+    let ack = b.one();
+    assert_eq!((ack.flags(), b.rel_seq(&ack), b.rel_ack(&ack)), (ACK, 2, 2));
+    b.inject(ACK, 2, 2, 8000, &[]);
+    assert_eq!(b.state(), State::TimeWait);
+    b.silent();
+}
+
+#[test]
+fn one_segment_acknowledges_our_fin_and_brings_the_peers() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.close(id);
+    b.one();
+    b.inject(FIN | ACK, 1, 2, 8000, &[]);
+    assert_eq!(b.one().flags(), ACK);
+    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.wait.len()), (0, 1));
+}
+
+#[test]
+fn what_was_written_leaves_before_the_fin_and_the_fin_rides_on_the_last_segment() {
+    let mut b = established();
+    let id = b.id();
+    b.send(&pattern(1500));
+    b.net.stack.close(id);
+    let seen = b.out();
+    assert_eq!(seen.len(), 2);
+    assert_eq!((seen[0].flags(), seen[0].data.len()), (ACK, 1000));
+    assert_eq!((seen[1].flags(), seen[1].data.len()), (FIN | PSH | ACK, 500));
+}
+
+#[test]
+fn a_lost_fin_is_repeated() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.close(id);
+    let fin = b.one();
+    let again = b.pass(secs(1));
+    assert!(!again.is_empty());
+    assert!(again.iter().all(|(_, s)| s.seg == fin.seg));
+}
+
+#[test]
+fn closing_with_unread_bytes_resets() {
+    let mut b = established();
+    let id = b.id();
+    b.inject(ACK, 1, 1, 8000, b"unread");
+    b.net.stack.close(id);
+    let reset = b.one();
+    assert_eq!((reset.flags(), b.rel_seq(&reset)), (RST | ACK, 1));
+    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
+}
+
+#[test]
+fn bytes_that_arrive_after_close_are_answered_with_a_reset() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.close(id);
+    b.one();
+    b.inject(ACK, 1, 2, 8000, &[]);
+    assert_eq!(b.inject(ACK, 1, 2, 8000, b"late"), Some(Drop::TcpAfterClose));
+    assert_eq!(b.one().flags(), RST | ACK);
+    assert_eq!(b.counters().resets_after_close, 1);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+}
+
+#[test]
+fn abort_resets_at_once() {
+    let mut b = established();
+    let id = b.id();
+    b.send(b"never mind");
+    b.net.stack.abort(id);
+    let reset = b.one();
+    assert_eq!(reset.flags(), RST | ACK);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+    assert_eq!(b.net.stack.send(id, b"x"), Err(SendError::Stale));
+}
+
+#[test]
+fn closing_in_syn_sent_just_ends() {
+    let mut b = Bench::new(plain());
+    let id = b.connect(ConnOptions::default());
+    b.one();
+    b.net.stack.close(id);
+    b.silent();
+    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
+    assert_eq!(b.net.stack.next_deadline(), Instant::NEVER);
+}
+
+#[test]
+fn closing_before_the_syn_ack_of_a_simultaneous_open_still_sends_a_fin() {
+    let mut b = Bench::new(plain());
+    let id = b.connect(ConnOptions::default());
+    b.iss = b.one().seg.seq;
+    b.inject(SYN, 0, 0, 8000, &[]);
+    b.one();
+    b.net.stack.close(id);
+    b.silent();
+    b.inject(ACK, 1, 1, 8000, &[]);
+    assert_eq!(b.one().flags(), FIN | ACK);
+}
+
+#[test]
+fn a_fin_ahead_of_a_hole_waits_for_what_is_missing() {
+    let mut b = established();
+    b.inject(FIN | ACK, 5, 1, 8000, b"late");
+    let dup = b.one();
+    assert_eq!(b.rel_ack(&dup), 1);
+    assert_eq!(b.state(), State::Established);
+    b.inject(ACK, 1, 1, 8000, b"soon");
+    let ack = b.one();
+    assert_eq!(b.rel_ack(&ack), 10);
+    assert_eq!(b.state(), State::CloseWait);
+    assert_eq!(b.read_all(), b"soonlate");
+}
+
+#[test]
+fn a_bare_fin_ahead_of_a_hole_is_not_taken_early() {
+    let mut b = established();
+    b.inject(FIN | ACK, 5, 1, 8000, &[]);
+    b.out();
+    assert_eq!(b.state(), State::Established);
+    b.inject(ACK, 1, 1, 8000, b"soon");
+    assert_eq!(b.state(), State::CloseWait);
+    let ack = b.one();
+    assert_eq!(b.rel_ack(&ack), 6);
+}
+
+#[test]
+fn the_fin_again_in_time_wait_is_acknowledged_again_and_the_wait_starts_over() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.close(id);
+    b.one();
+    b.inject(FIN | ACK, 1, 2, 8000, &[]);
+    let ack = b.one();
+    b.pass(secs(40));
+    b.inject(FIN | ACK, 1, 2, 8000, &[]);
+    let again = b.one();
+    assert_eq!((again.seg.seq, again.seg.ack, again.flags()), (ack.seg.seq, ack.seg.ack, ACK));
+    b.pass(secs(40));
+    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    b.pass(secs(21));
+    assert_eq!(b.net.stack.tcp.wait.len(), 0);
+    assert_eq!(b.net.stack.tcp.flows.len(), 0);
+}
+
+fn in_time_wait(config: Config, opts: TcpOptions) -> Bench {
+    let mut b = Bench::new(config);
+    b.listen(8);
+    b.handshake(opts, 8000);
+    let id = b.id();
+    b.net.stack.close(id);
+    b.one();
+    b.inject(FIN | ACK, 1, 2, 8000, &[]);
+    b.one();
+    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    b
+}
+
+#[test]
+fn a_reset_does_not_end_time_wait() {
+    let mut b = in_time_wait(plain(), TcpOptions::NONE);
+    assert_eq!(b.inject(RST, 2, 0, 0, &[]), Some(Drop::TcpResetInTimeWait));
+    b.silent();
+    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+}
+
+#[test]
+fn a_newer_syn_takes_a_pair_in_time_wait_over_and_an_older_one_does_not() {
+    let mut b = in_time_wait(plain(), TcpOptions::NONE);
+    let old_nxt = b.iss + 2;
+    assert_eq!(b.inject(SYN, 1, 0, 8000, &[]), Some(Drop::TcpSynInWindow));
+    assert_eq!(b.one().flags(), ACK);
+    assert_eq!(b.inject(SYN, 70_000, 0, 8000, &[]), None);
+    let answer = b.one();
+    assert_eq!(answer.flags(), SYN | ACK);
+    assert!(answer.seg.seq.gt(old_nxt));
+    assert_eq!((b.net.stack.tcp.wait.len(), b.counters().time_wait_reused), (0, 1));
+}
+
+#[test]
+fn with_timestamps_the_newer_one_decides() {
+    let opts = TcpOptions { ts: Some((1000, 0)), ..TcpOptions::NONE };
+    let mut b = in_time_wait(config(), opts);
+    let syn = |b: &Bench, val| Segment {
+        opts: TcpOptions { ts: Some((val, 0)), ..TcpOptions::NONE },
+        ..b.segment(SYN, 50, 0, 8000)
+    };
+    let older = syn(&b, 999);
+    assert_eq!(b.put(older, &[]), Some(Drop::TcpSynInWindow));
+    b.out();
+    // The number is below the old connection's, and the timestamp above: a new connection all the same.
+    b.peer_iss = b.peer_iss - 1_000;
+    let newer = syn(&b, 1001);
+    assert_eq!(b.put(newer, &[]), None);
+    assert_eq!(b.one().flags(), SYN | ACK);
+}
+
+#[test]
+fn a_full_time_wait_table_lets_the_oldest_go() {
+    let mut config = plain();
+    config.limits.time_wait = 2;
+    let mut b = Bench::new(config);
+    b.listen(8);
+    for _ in 0..3 {
+        b.peer_iss = b.peer_iss + 1_000_000;
+        // Another port each time.
+        b.net.now = b.net.now + ms(10);
+        let port = 5000 + b.net.stack.tcp.wait.len() as u16;
+        let syn = Segment { src_port: port + 10 * b.counters().passive_opens as u16, ..b.segment(SYN, 0, 0, 8000) };
+        let src_port = syn.src_port;
+        b.put(syn, &[]);
+        b.iss = b.one().seg.seq;
+        let ack = Segment { src_port, ..b.segment(ACK, 1, 1, 8000) };
+        b.put(ack, &[]);
+        let conn = b.net.stack.accept(b.listener.unwrap()).unwrap();
+        b.net.stack.close(conn);
+        b.one();
+        let fin = Segment { src_port, ..b.segment(FIN | ACK, 1, 2, 8000) };
+        b.put(fin, &[]);
+        b.one();
+    }
+    assert_eq!((b.net.stack.tcp.wait.len(), b.net.stack.tcp.flows.len()), (2, 2));
+    assert_eq!(b.counters().time_wait_evicted, 1);
+}
+
+#[test]
+fn without_owner_fin_wait_2_ends_by_itself_and_with_owner_it_does_not() {
+    let mut b = established();
+    let id = b.id();
+    b.net.stack.shutdown(id).unwrap();
+    b.one();
+    b.inject(ACK, 1, 2, 8000, &[]);
+    b.pass(secs(1000));
+    assert_eq!(b.state(), State::FinWait2);
+    b.net.stack.close(id);
+    b.pass(secs(61));
+    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
+    assert_eq!(b.counters().fin_wait_2_timeouts, 1);
+}
+
+#[test]
+fn too_many_orphans_and_the_oldest_is_reset() {
+    let mut config = plain();
+    config.limits.orphans = 1;
+    let mut b = Bench::new(config);
+    b.listen(8);
+    b.handshake(TcpOptions::NONE, 8000);
+    let first = b.id();
+    b.net.stack.close(first);
+    b.one();
+    let (old_iss, old_peer) = (b.iss, b.peer_iss);
+    let syn = Segment { src_port: 9, ..b.segment(SYN, 0, 0, 8000) };
+    b.put(syn, &[]);
+    b.iss = b.one().seg.seq;
+    let ack = Segment { src_port: 9, ..b.segment(ACK, 1, 1, 8000) };
+    b.put(ack, &[]);
+    let second = b.net.stack.accept(b.listener.unwrap()).unwrap();
+    b.net.stack.close(second);
+    let seen = b.out();
+    assert!(seen.iter().any(|s| s.flags() == RST | ACK && s.seg.dst_port == PEER_PORT && s.seg.seq == old_iss + 2));
+    assert!(seen.iter().any(|s| s.flags() == FIN | ACK && s.seg.dst_port == 9));
+    assert_eq!((b.counters().orphans_evicted, b.net.stack.tcp.open.len()), (1, 1));
+    let _ = old_peer;
+}
+
+#[test]
+fn events_are_told_once_and_failures_stay_readable() {
+    let mut b = established();
+    b.inject(ACK, 1, 1, 8000, b"a");
+    b.inject(ACK, 2, 1, 8000, b"b");
+    assert_eq!(b.events(), [ConnEvents::READABLE]);
+    assert_eq!(b.events(), []);
+    b.inject(RST, 3, 0, 0, &[]);
+    assert_eq!(b.events(), [ConnEvents::FAILED]);
+    let id = b.id();
+    assert_eq!(b.read_all(), b"ab");
+    assert_eq!(b.net.stack.recv(id), Err(RecvError::Failed(Failure::Reset)));
+    assert_eq!(b.net.stack.send(id, b"x"), Err(SendError::Failed(Failure::Reset)));
+    assert_eq!(b.net.stack.tcp.flows.len(), 0);
+    b.net.stack.close(id);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+    b.out();
+}

@@ -1,1 +1,180 @@
+//! Loss: duplicate ACKs, SACK, partial ACKs, timeouts, and what the receiver says.
+
 use super::*;
+
+/// A connection with ten segments of 1000 bytes in flight.
+fn ten_out(sack: bool) -> Bench {
+    let mut b = if sack { Bench::accepted_sack(1000, 60_000) } else { Bench::accepted(plain(), 1000, 60_000) };
+    b.send(&pattern(10_000));
+    assert_eq!(b.out().len(), 10);
+    b
+}
+
+fn sack(b: &Bench, ack: u32, blocks: &[(u32, u32)]) -> Segment {
+    let mut seg = b.segment(ACK, 1, ack, 60_000);
+    for &(l, r) in blocks {
+        seg.opts.sack.push(b.iss + l, b.iss + r);
+    }
+    seg
+}
+
+#[test]
+fn three_duplicates_resend_the_first_segment_at_once() {
+    let mut b = ten_out(false);
+    for i in 0..3 {
+        b.inject(ACK, 1, 1, 60_000, &[]);
+        let seen = b.out();
+        if i < 2 {
+            assert!(seen.is_empty());
+        } else {
+            assert_eq!((seen.len(), b.rel_seq(&seen[0]), seen[0].data.len()), (1, 1, 1000));
+        }
+    }
+    assert_eq!(b.info().phase, Phase::Recovery);
+    assert!(b.info().ssthresh < 10_000);
+    b.inject(ACK, 1, 10_001, 60_000, &[]);
+    assert_eq!((b.info().phase, b.info().unacked), (Phase::Open, 0));
+    assert_eq!(b.counters().fast_recoveries, 1);
+}
+
+#[test]
+fn the_first_two_duplicates_let_new_data_out() {
+    let mut b = ten_out(false);
+    b.send(&pattern(5000));
+    b.silent();
+    for i in 0..2 {
+        b.inject(ACK, 1, 1, 60_000, &[]);
+        let seen = b.one();
+        assert_eq!(b.rel_seq(&seen), 10_001 + i * 1000);
+    }
+}
+
+#[test]
+fn a_partial_ack_resends_the_next_hole() {
+    let mut b = ten_out(false);
+    for _ in 0..3 {
+        b.inject(ACK, 1, 1, 60_000, &[]);
+    }
+    b.one();
+    b.inject(ACK, 1, 4001, 60_000, &[]);
+    let seen = b.out();
+    assert_eq!(b.rel_seq(&seen[0]), 4001);
+    assert_eq!(b.info().phase, Phase::Recovery);
+}
+
+#[test]
+fn selective_acks_say_what_is_missing_and_only_that_is_sent_again() {
+    let mut b = ten_out(true);
+    for to in [3001, 4001, 5001] {
+        let seg = sack(&b, 1, &[(1001, to)]);
+        b.put(seg, &[]);
+    }
+    let seen = b.out();
+    assert_eq!((b.rel_seq(&seen[0]), seen[0].data.len()), (1, 1000));
+    assert_eq!(b.info().sacked, 4000);
+    // A second hole shows up; what is held is not sent again.
+    let seg = sack(&b, 1, &[(6001, 10_001), (1001, 5001)]);
+    b.put(seg, &[]);
+    let seen = b.out();
+    assert!(seen.iter().all(|s| b.rel_seq(s) == 5001), "{seen:?}");
+    b.inject(ACK, 1, 10_001, 60_000, &[]);
+    assert_eq!((b.info().unacked, b.info().sacked, b.info().phase), (0, 0, Phase::Open));
+    assert_eq!(b.net.stack.tcp.pools.boards.len(), 0);
+}
+
+#[test]
+fn lies_in_sack_blocks_are_ignored() {
+    let mut b = ten_out(true);
+    for blocks in [[(5001, 4001), (0, 0)], [(20_000, 30_000), (1, 1)], [(0x8000_0000, 0x9000_0000), (9_001, 10_002)]] {
+        let seg = sack(&b, 1, &blocks);
+        b.put(seg, &[]);
+    }
+    assert_eq!(b.info().sacked, 0);
+    b.silent();
+}
+
+#[test]
+fn after_a_timeout_everything_is_sent_again_from_the_front_as_acks_come() {
+    let mut b = ten_out(false);
+    let first = b.pass(ms(250));
+    assert_eq!((first.len(), b.rel_seq(&first[0].1)), (1, 1));
+    assert_eq!(b.info().phase, Phase::Loss);
+    assert_eq!(b.info().cwnd, 1000);
+    b.inject(ACK, 1, 1001, 60_000, &[]);
+    let next: Vec<u32> = b.out().iter().map(|s| b.rel_seq(s)).collect();
+    assert_eq!(next, [1001, 2001]);
+    b.inject(ACK, 1, 10_001, 60_000, &[]);
+    assert_eq!((b.info().phase, b.info().unacked), (Phase::Open, 0));
+}
+
+#[test]
+fn after_a_timeout_what_the_peer_holds_is_spared() {
+    let mut b = ten_out(true);
+    let seg = sack(&b, 1, &[(2001, 9001)]);
+    b.put(seg, &[]);
+    b.out();
+    b.pass(ms(500));
+    let mut again = Vec::new();
+    for ack in [1001, 2001] {
+        let seg = sack(&b, ack, &[(2001, 9001)]);
+        b.put(seg, &[]);
+        again.extend(b.out().iter().map(|s| s.seg.seq.since(b.iss)));
+    }
+    assert!(again.iter().all(|s| *s < 2001 || *s >= 9001), "{again:?}");
+}
+
+#[test]
+fn the_receiver_reports_holes_newest_first_and_duplicates() {
+    let mut b = Bench::accepted_sack(1000, 8000);
+    let piece = |b: &mut Bench, seq: u32| {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+        let seen = b.one();
+        seen.seg.opts.sack.iter().map(|(l, r)| (l.since(b.peer_iss), r.since(b.peer_iss))).collect::<Vec<_>>()
+    };
+    assert_eq!(piece(&mut b, 101), [(101, 201)]);
+    assert_eq!(piece(&mut b, 301), [(301, 401), (101, 201)]);
+    assert_eq!(piece(&mut b, 501), [(501, 601), (301, 401), (101, 201)]);
+    assert_eq!(piece(&mut b, 201), [(101, 401), (501, 601)]);
+    // A duplicate below RCV.NXT and one above are reported (RFC 2883).
+    assert_eq!(piece(&mut b, 1), [(501, 601)]);
+    assert_eq!(piece(&mut b, 1), [(1, 101), (501, 601)]);
+    assert_eq!(piece(&mut b, 501), [(501, 601), (501, 601)]);
+    assert_eq!(piece(&mut b, 401), []);
+    assert_eq!(b.read_all().len(), 600);
+    assert_eq!(b.net.stack.tcp.pools.reasm.len(), 0);
+}
+
+#[test]
+fn a_round_trip_is_not_measured_on_repeated_segments() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    let rtt = b.info().rtt;
+    b.send(b"x");
+    b.one();
+    b.pass(ms(250));
+    b.inject(ACK, 1, 2, 60_000, &[]);
+    assert_eq!(b.info().rtt, rtt);
+    b.send(b"y");
+    b.one();
+    b.pass(ms(80));
+    b.inject(ACK, 1, 3, 60_000, &[]);
+    assert!(b.info().rtt > rtt);
+}
+
+#[test]
+fn one_loss_in_a_bulk_transfer_needs_no_timeout() {
+    for sack in [true, false] {
+        let mut c = config();
+        c.tcp.sack = sack;
+        let mut w = World::new(c, Offloads::default(), ms(10));
+        let (a, b) = w.connect(ConnOptions::default());
+        let mut seen = 0;
+        w.lose = std::boxed::Box::new(move |from, _, packet| {
+            seen += u64::from(from == 0 && packet.len() > 1000);
+            from == 0 && packet.len() > 1000 && seen == 30
+        });
+        let data = pattern(300_000);
+        assert_eq!(w.transfer(0, a, b, &data, secs(60)), data);
+        let t = &w.ends[0].stack.counters().tcp;
+        assert_eq!((t.retransmit_timeouts, t.fast_recoveries, t.retransmitted_segs), (0, 1, 1), "sack {sack}");
+    }
+}

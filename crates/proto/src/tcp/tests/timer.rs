@@ -1,1 +1,197 @@
+//! Timers: retransmission, delayed ACK, persist, keepalive, user timeout.
+
 use super::*;
+
+fn established() -> Bench {
+    Bench::accepted(plain(), 1000, 8000)
+}
+
+#[test]
+fn lost_data_is_repeated_with_backoff_until_the_connection_fails() {
+    let mut config = plain();
+    config.tcp.retries = 4;
+    let mut b = Bench::accepted(config, 1000, 8000);
+    b.send(b"anybody?");
+    b.one();
+    let again = b.pass(secs(300));
+    assert_eq!(again.len(), 4);
+    let times: Vec<u64> = again.iter().map(|(at, _)| at.as_millis() / 100 * 100).collect();
+    assert_eq!(times, [200, 600, 1400, 3000]);
+    assert!(again.iter().all(|(_, s)| s.data == b"anybody?"));
+    assert_eq!(b.events(), [ConnEvents::FAILED]);
+    assert_eq!(b.net.stack.failure(b.id()), Some(Failure::TimedOut));
+    assert_eq!(b.counters().retransmit_timeouts, 4);
+}
+
+#[test]
+fn an_answer_ends_the_backoff() {
+    let mut b = established();
+    b.send(b"first");
+    b.one();
+    b.pass(secs(1));
+    assert_eq!(b.info().backoff, 2);
+    b.inject(ACK, 1, 6, 8000, &[]);
+    assert_eq!((b.info().backoff, b.info().unacked, b.info().phase), (0, 0, Phase::Open));
+    assert_eq!(b.net.stack.next_event(), None);
+    assert!(b.pass(secs(10)).is_empty());
+}
+
+#[test]
+fn the_user_timeout_ends_a_connection_that_makes_no_progress() {
+    let mut b = established();
+    let id = b.id();
+    let options = ConnOptions { user_timeout: secs(5), ..b.net.stack.options(id).unwrap() };
+    b.net.stack.set_options(id, options);
+    b.send(b"anybody?");
+    b.one();
+    let before = b.net.now;
+    while b.net.stack.failure(id).is_none() {
+        b.pass(ms(100));
+        assert!(b.net.now.since(before) <= ms(5200));
+    }
+    assert!(b.net.now.since(before) >= secs(5));
+    assert_eq!(b.net.stack.failure(id), Some(Failure::UserTimeout));
+}
+
+#[test]
+fn a_shut_window_is_probed_for_as_long_as_the_peer_answers() {
+    let mut config = plain();
+    config.tcp.retries = 3;
+    let mut b = Bench::accepted(config, 1000, 0);
+    b.send(b"waiting");
+    b.silent();
+    let mut answered = 0;
+    let start = b.net.now;
+    while b.net.now.since(start) < secs(2000) {
+        let wait = b.net.stack.next_deadline().since(b.net.now);
+        for (_, probe) in b.pass(wait) {
+            assert_eq!((b.rel_seq(&probe), probe.data.len()), (0, 0));
+            b.inject(ACK, 1, 1, 0, &[]);
+            b.silent();
+            answered += 1;
+        }
+        assert_eq!(b.state(), State::Established);
+    }
+    // 2,000 seconds with a backoff to 120 seconds.
+    assert!((15..40).contains(&answered), "{answered}");
+    b.inject(ACK, 1, 1, 8000, &[]);
+    assert_eq!(b.one().data, b"waiting");
+}
+
+#[test]
+fn a_shut_window_without_answers_ends_like_any_silence() {
+    let mut config = plain();
+    config.tcp.retries = 3;
+    let mut b = Bench::accepted(config, 1000, 0);
+    b.send(b"waiting");
+    b.silent();
+    let probes = b.pass(secs(600));
+    assert_eq!(probes.len(), 3);
+    assert_eq!(b.net.stack.failure(b.id()), Some(Failure::TimedOut));
+}
+
+#[test]
+fn the_user_timeout_ends_a_shut_window_though_the_peer_answers() {
+    let mut b = Bench::accepted(plain(), 1000, 0);
+    let id = b.id();
+    let options = ConnOptions { user_timeout: secs(30), ..b.net.stack.options(id).unwrap() };
+    b.net.stack.set_options(id, options);
+    b.send(b"waiting");
+    b.silent();
+    for _ in 0..100 {
+        for _ in b.pass(ms(500)) {
+            b.inject(ACK, 1, 1, 0, &[]);
+        }
+    }
+    assert_eq!(b.net.stack.failure(id), Some(Failure::UserTimeout));
+}
+
+#[test]
+fn a_small_window_is_used_only_after_a_while() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    b.send(&pattern(8000));
+    b.out();
+    b.inject(ACK, 1, 8001, 100, &[]);
+    b.send(&pattern(8000));
+    b.silent();
+    let forced = b.pass(secs(1));
+    assert_eq!(forced[0].1.data.len(), 100);
+}
+
+#[test]
+fn keepalive_probes_a_silent_peer_and_gives_up() {
+    let mut b = established();
+    let id = b.id();
+    let keepalive = Keepalive { idle: secs(10), interval: secs(2), count: 3 };
+    let options = ConnOptions { keepalive: Some(keepalive), ..b.net.stack.options(id).unwrap() };
+    b.net.stack.set_options(id, options);
+    b.out();
+    let first = b.pass(secs(11));
+    assert_eq!((first.len(), b.rel_seq(&first[0].1)), (1, 0));
+    assert_eq!(first[0].0.as_millis() / 1000, 10);
+    b.inject(ACK, 1, 1, 8000, &[]);
+    let next = b.pass(secs(11));
+    assert_eq!(next.len(), 1);
+    b.inject(ACK, 1, 1, 8000, &[]);
+    let last = b.pass(secs(30));
+    // Three probes, then a reset.
+    assert_eq!(last.len(), 4);
+    assert_eq!(last[3].1.flags(), RST | ACK);
+    assert_eq!(b.net.stack.failure(id), Some(Failure::KeepaliveTimedOut));
+    assert_eq!(b.events(), [ConnEvents::FAILED]);
+}
+
+#[test]
+fn acks_are_quick_at_first_and_then_delayed_for_every_second_segment() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let mut seq = 1;
+    for _ in 0..16 {
+        b.inject(ACK, seq, 1, 8000, &pattern(1000));
+        b.one();
+        seq += 1000;
+    }
+    b.inject(ACK, seq, 1, 8000, &pattern(1000));
+    b.silent();
+    b.inject(ACK, seq + 1000, 1, 8000, &pattern(1000));
+    let ack = b.one();
+    assert_eq!(b.rel_ack(&ack), seq + 2000);
+    b.inject(ACK, seq + 2000, 1, 8000, &pattern(1000));
+    b.silent();
+    let late = b.pass(ms(45));
+    assert_eq!(late.len(), 1);
+    assert_eq!(late[0].0.as_millis(), 40);
+}
+
+#[test]
+fn joined_segments_count_as_many() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    for i in 0..16 {
+        b.inject(ACK, 1 + i * 1000, 1, 8000, &pattern(1000));
+        b.one();
+    }
+    let seg = b.segment(ACK, 16_001, 1, 8000);
+    let packet = tcp_packet(PEER, US, &seg, &pattern(3000));
+    let meta = RxMeta { iface: Iface(0), segment_size: 1000, ..RxMeta::default() };
+    b.net.ingest_all(&[(meta, packet)]);
+    let ack = b.one();
+    assert_eq!(b.rel_ack(&ack), 19_001);
+}
+
+#[test]
+fn after_a_long_pause_the_window_is_the_first_one_again() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    let mut at = 1;
+    b.send(&pattern(100_000));
+    while b.info().unsent > 0 {
+        at += b.out().iter().map(|s| s.data.len() as u32).sum::<u32>();
+        b.inject(ACK, 1, at, 60_000, &[]);
+    }
+    at += b.out().iter().map(|s| s.data.len() as u32).sum::<u32>();
+    b.inject(ACK, 1, at, 60_000, &[]);
+    let grown = b.info().cwnd;
+    assert!(grown > 14_000, "{grown}");
+    b.pass(secs(10));
+    b.send(&pattern(50_000));
+    let burst: usize = b.out().iter().map(|s| s.data.len()).sum();
+    assert_eq!(burst, 10_000);
+}

@@ -1,1 +1,180 @@
+//! Windows, Nagle, cork, PSH, and what a full device does.
+
 use super::*;
+
+fn with_options(options: ConnOptions) -> Bench {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let id = b.id();
+    b.net.stack.set_options(id, options);
+    b
+}
+
+#[test]
+fn the_peers_window_is_never_overrun_and_growth_lets_more_out() {
+    let mut b = Bench::accepted(plain(), 1000, 2500);
+    b.send(&pattern(5000));
+    let sizes: Vec<usize> = b.out().iter().map(|s| s.data.len()).collect();
+    assert_eq!(sizes, [1000, 1000]);
+    b.inject(ACK, 1, 1, 4000, &[]);
+    let more: usize = b.out().iter().map(|s| s.data.len()).sum();
+    assert_eq!(more, 2000);
+    // The window shrinks below what is out: nothing more leaves, nothing breaks.
+    b.inject(ACK, 1, 2001, 100, &[]);
+    b.silent();
+    b.inject(ACK, 1, 4001, 8000, &[]);
+    assert_eq!(b.one().data.len(), 1000);
+}
+
+/// Sends until our window is shut; the number that the peer is at. The last segment reaches beyond the window.
+fn fill(b: &mut Bench) -> u32 {
+    let (mut seq, mut edge) = (1, 0);
+    loop {
+        let len = 1000.max(b.info().rcv_wnd.min(1001));
+        b.inject(ACK, seq, 1, 8000, &pattern(len as usize));
+        b.pass(ms(50));
+        let seen = {
+            b.inject(ACK, seq, 1, 8000, b"x");
+            b.one()
+        };
+        let now = b.rel_ack(&seen) + u32::from(seen.seg.wnd);
+        assert!(now >= edge, "the edge moved left");
+        edge = now;
+        seq = b.rel_ack(&seen);
+        if seen.seg.wnd == 0 {
+            return seq;
+        }
+        assert!(seq < 3_000_000, "the window never closes");
+    }
+}
+
+#[test]
+fn an_older_segment_does_not_set_the_window() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    b.inject(ACK, 1, 1, 5000, b"ab");
+    b.out();
+    assert_eq!(b.info().snd_wnd, 5000);
+    // Seq 1 is older than seq 3, which set the window since.
+    b.inject(ACK, 3, 1, 4000, b"cd");
+    b.inject(ACK, 1, 1, 9000, b"ab");
+    assert_eq!(b.info().snd_wnd, 4000);
+}
+
+#[test]
+fn our_window_closes_as_the_owner_does_not_read_and_opens_in_steps_worth_telling() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    fill(&mut b);
+    let id = b.id();
+    b.pass(ms(100));
+    b.net.stack.consumed(id, 10);
+    b.silent();
+    b.net.stack.consumed(id, 9990);
+    let update = b.one();
+    assert!(update.seg.wnd >= 4000, "{}", update.seg.wnd);
+}
+
+#[test]
+fn data_beyond_the_window_is_cut_and_the_zero_window_still_takes_acks() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let seq = fill(&mut b);
+    let held = b.net.stack.unread(b.id());
+    b.send(b"reply");
+    b.one();
+    // A window probe that carries an ACK: the ACK counts, the byte does not.
+    b.inject(ACK, seq, 6, 8000, b"p");
+    let answer = b.one();
+    assert_eq!((b.rel_ack(&answer), answer.seg.wnd), (seq, 0));
+    assert_eq!(b.info().unacked, 0);
+    assert_eq!(b.read_all().len(), held as usize);
+}
+
+#[test]
+fn small_writes_wait_for_company_unless_told_not_to() {
+    let mut b = with_options(ConnOptions::default());
+    b.send(b"a");
+    assert_eq!(b.one().data, b"a");
+    b.send(b"b");
+    b.send(b"c");
+    b.silent();
+    b.inject(ACK, 1, 2, 8000, &[]);
+    assert_eq!(b.one().data, b"bc");
+
+    let mut b = with_options(ConnOptions { nodelay: true, ..ConnOptions::default() });
+    b.send(b"a");
+    b.send(b"b");
+    assert_eq!(b.one().data, b"ab");
+    b.send(b"c");
+    assert_eq!(b.one().data, b"c");
+}
+
+#[test]
+fn a_cork_holds_everything_but_full_segments_until_it_is_pulled() {
+    let mut b = with_options(ConnOptions { cork: true, ..ConnOptions::default() });
+    let id = b.id();
+    b.send(&pattern(1500));
+    assert_eq!(b.one().data.len(), 1000);
+    b.silent();
+    b.net.stack.set_options(id, ConnOptions::default());
+    assert_eq!(b.one().data.len(), 500);
+}
+
+#[test]
+fn a_full_device_changes_nothing_and_all_leaves_later() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    b.net.sink.room = Some(1);
+    b.send(&pattern(3000));
+    let now = b.net.now;
+    assert!(b.net.stack.emit(now, &mut b.net.sink));
+    assert_eq!(b.net.sink.take().len(), 1);
+    assert_eq!(b.info().unacked, 1000);
+    assert!(b.net.stack.wants_emit());
+    assert!(b.net.stack.emit(now, &mut b.net.sink));
+    assert!(b.net.sink.take().is_empty());
+    b.net.sink.room = None;
+    assert_eq!(b.out().len(), 2);
+    assert!(!b.net.stack.wants_emit());
+}
+
+#[test]
+fn one_connection_does_not_keep_the_others_waiting() {
+    let mut config = plain();
+    config.tcp.quantum = 2000;
+    let mut b = Bench::accepted(config, 1000, 60_000);
+    b.send(&pattern(10_000));
+    assert_eq!(b.out().len(), 2);
+    assert!(b.net.stack.wants_emit());
+    assert_eq!(b.out().len(), 2);
+}
+
+#[test]
+fn a_full_store_tells_when_there_is_room_again() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    let mut written = 0;
+    loop {
+        let n = b.send(&zeros(100_000));
+        written += n;
+        if n < 100_000 {
+            break;
+        }
+    }
+    assert_eq!(b.send(b"x"), 0);
+    let sent: usize = b.out().iter().map(|s| s.data.len()).sum();
+    assert!(sent > 0 && written > sent);
+    assert_eq!(b.events(), []);
+    b.inject(ACK, 1, 1 + sent as u32, 60_000, &[]);
+    assert_eq!(b.events(), [ConnEvents::WRITABLE]);
+}
+
+#[test]
+fn a_narrower_path_makes_segments_smaller() {
+    let mut b = Bench::accepted(plain(), 1400, 60_000);
+    b.send(&pattern(2800));
+    assert_eq!(b.out().iter().map(|s| s.data.len()).collect::<Vec<_>>(), [1400, 1400]);
+    let key = b.net.stack.tcp.owned(b.id()).unwrap().key;
+    let (now, iss) = (b.net.now, b.iss);
+    let (tcp, mut cx) = b.net.stack.split();
+    tcp.on_icmp_error(now, &mut cx, &key, iss + 1, crate::icmp::IcmpError::PacketTooBig { mtu: 1000 }).unwrap();
+    let again = b.out();
+    // Sent again at once, without waiting for the timer.
+    assert!(!again.is_empty());
+    assert_eq!(again[0].seg.seq, b.iss + 1);
+}
