@@ -51,7 +51,7 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// Microseconds to look for more packets before sleeping [default: 0 with one or two cores, else 20]
+    /// Microseconds to look for more packets before sleeping, when they come that quickly [default: 100, or 0 with one core]
     #[arg(long, value_name = "US", conflicts_with = "poll")]
     pub(crate) spin: Option<u64>,
 
@@ -94,6 +94,9 @@ const TX_LIMIT: u32 = 1 << 20;
 /// Bytes of buffers that one connection's unread data may hold on to.
 const RX_LIMIT: u32 = 4 << 20;
 
+/// How long to look for more packets: a round trip to a peer on the same machine with everything that it does in between.
+const SPIN: Duration = Duration::from_micros(100);
+
 impl NetArgs {
     /// Threads to run.
     pub(crate) fn threads(&self) -> usize {
@@ -105,9 +108,9 @@ impl NetArgs {
         match (self.poll, self.spin) {
             (true, _) => Mode::Polling,
             (false, Some(us)) => Mode::Adaptive(Duration::from_micros(us)),
-            // Where the peer shares the machine's few cores, looking for packets keeps them from being made.
-            (false, None) if cores::available() <= 2 => Mode::Interrupt,
-            (false, None) => Mode::Adaptive(Duration::from_micros(20)),
+            // On the only core, looking for packets would keep the peer from making them.
+            (false, None) if cores::available() < 2 => Mode::Interrupt,
+            (false, None) => Mode::Adaptive(SPIN),
         }
     }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clearway_engine::{Clock, CoreReport, Engine, Service, Source, Talks, Team, cores};
+use clearway_engine::{Clock, CoreReport, Engine, Mode, Service, Source, Talks, Team, cores};
 
 use crate::net::NetArgs;
 use crate::port::Unwrapped;
@@ -40,6 +40,8 @@ where
     plan.net.check()?;
     let signals = Signals::take()?;
     let ports = plan.net.open_ports()?;
+    // Asked before any thread is bound to one core, because it depends on how many there are.
+    let mode = plan.net.mode();
     let (team, seats) = Team::new(plan.net.threads())?;
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -48,7 +50,7 @@ where
             let make = &make;
             let spawned = thread::Builder::new()
                 .name(format!("core{index}"))
-                .spawn_scoped(scope, move || one_core(plan, seat, ports, make));
+                .spawn_scoped(scope, move || one_core(plan, seat, ports, mode, make));
             match spawned {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
@@ -78,6 +80,7 @@ fn one_core<S: Service>(
     plan: &Plan<'_>,
     seat: clearway_engine::Seat<S::Report>,
     ports: Vec<Unwrapped>,
+    mode: Mode,
     make: &(impl Fn() -> anyhow::Result<S> + Sync),
 ) -> anyhow::Result<()> {
     if let Some(&core) = plan.net.cores.as_ref().and_then(|cores| cores.list().get(seat.index())) {
@@ -88,7 +91,7 @@ fn one_core<S: Service>(
     let (stack, pool) = plan.net.stack(plan.connections)?;
     let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<anyhow::Result<Vec<_>>>()?;
     let app = Talks::new(make()?, plan.source, plan.connections);
-    let mut engine = Engine::new(stack, devs, pool, app, plan.net.mode(), seat)?;
+    let mut engine = Engine::new(stack, devs, pool, app, mode, seat)?;
     let now = engine.time().now;
     plan.net.configure(now, engine.stack())?;
     engine.run()?;

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod cores;
 pub mod env;
 mod mail;
+mod patience;
 mod ports;
 pub mod talk;
 pub mod team;

@@ -10,6 +10,7 @@ use clearway_pkt::{Burst, Iface, PoolBuf};
 use clearway_proto::{AddError, Env, InterfaceSpec, Link, Stack, Table};
 use clearway_wire::Mac;
 
+use crate::patience::Patience;
 use crate::ports::Ports;
 use crate::team::{CoreReport, Seat};
 use crate::wait::{self, MAX_WAITED};
@@ -22,7 +23,7 @@ pub enum Mode {
     Polling,
     /// Sleeps at once.
     Interrupt,
-    /// Goes on asking for this long after the last packet, then sleeps.
+    /// Goes on asking for this long after the last packet, then sleeps; sleeps at once while packets come at longer intervals than that.
     Adaptive(Duration),
 }
 
@@ -167,7 +168,10 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
     }
 
     fn run_turns(&mut self) -> Result<(), EngineError> {
-        let mut last_work = Instant::ZERO;
+        let mut patience = Patience::new(match self.mode {
+            Mode::Adaptive(spin) => spin,
+            Mode::Interrupt | Mode::Polling => Duration::ZERO,
+        });
         while !self.seat.stop.load(Ordering::Acquire) {
             let time = self.clock.read();
             let turn = self.turn(time)?;
@@ -179,15 +183,15 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
                 self.publish(time.now);
             }
             if turn.worked {
-                last_work = time.now;
+                patience.worked(time.now);
             }
             if turn.again {
                 continue;
             }
-            match self.mode {
-                Mode::Polling => std::hint::spin_loop(),
-                Mode::Adaptive(spin) if time.now.since(last_work) < spin => std::hint::spin_loop(),
-                Mode::Interrupt | Mode::Adaptive(_) => self.sleep(time.now, turn.deadline)?,
+            if patience.looks(time.now) || self.mode == Mode::Polling {
+                std::hint::spin_loop();
+            } else {
+                self.sleep(time.now, turn.deadline)?;
             }
         }
         Ok(())
