@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use clap::Parser;
 use clearway_sim::report::{Report, keep_panics, replay_seed, try_seed};
@@ -104,7 +103,6 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
         bar.set_style(style);
     }
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-    let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| worker(&work, end, scenario, arguments.keep_going, &bar));
@@ -116,7 +114,7 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
     let played = work.next.into_inner().min(end) - arguments.start;
     tell(&reports);
     let frames = work.frames.into_inner();
-    println!("{played} seeds, {} failed, {frames} frames, {:.1} s", reports.len(), began.elapsed().as_secs_f64());
+    println!("{played} seeds, {} failed, {frames} frames", reports.len());
     if reports.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -399,7 +399,7 @@ impl World {
         let passage = direction.send(self.now, bytes.len());
         self.record(host, iface, &bytes, passage.remark);
         for arrival in passage.arrivals.into_iter().flatten() {
-            self.travel(host, &port, &bytes, arrival, segment_size);
+            self.travel(&port, &bytes, arrival, segment_size);
         }
         self.judge(host, sound.and(verdict));
     }
@@ -433,7 +433,7 @@ impl World {
     }
 
     /// Who receives a frame: the other end, or on an Ethernet with more ends the one it is for.
-    fn travel(&mut self, host: usize, port: &Port, bytes: &[u8], arrival: Arrival, segment_size: u16) {
+    fn travel(&mut self, port: &Port, bytes: &[u8], arrival: Arrival, segment_size: u16) {
         let dst = match port.framing {
             Framing::Ethernet => eth::check(bytes).map(|e| e.dst()).unwrap_or(Mac::BROADCAST),
             Framing::Raw => Mac::BROADCAST,
@@ -454,7 +454,6 @@ impl World {
                 self.schedule(arrival.at, what);
             }
         }
-        let _ = host;
     }
 
     /// A router on the way cannot pass the packet on: it cuts it up, or says so.
@@ -469,7 +468,7 @@ impl World {
                 let piece = [head, &piece].concat();
                 let direction = &mut self.links[port.link].ends[port.end].2;
                 for arrival in direction.send(self.now, piece.len()).arrivals.into_iter().flatten() {
-                    self.travel(host, &port, &piece, arrival, 0);
+                    self.travel(&port, &piece, arrival, 0);
                 }
             }
             return;
@@ -477,7 +476,7 @@ impl World {
         let router = if v4.is_some() { narrow.router_v4 } else { narrow.router_v6 };
         if let Some(answer) = frame::too_big(router, packet, narrow.mtu) {
             let src = self.links[port.link].ends.iter().map(|e| self.hosts[e.0].ports[usize::from(e.1.0)].mac);
-            let other = src.filter(|m| *m != port.mac).last().unwrap_or(Mac::ZERO);
+            let other = src.rev().find(|m| *m != port.mac).unwrap_or(Mac::ZERO);
             let answer = port.framing.wrap(port.mac, other, &answer);
             self.inject(host, iface, answer, rules.delay.times(2));
         }

@@ -157,6 +157,8 @@ pub(super) fn abort(stage: &mut Stage) {
         let wait = stage.millis(0, 1_000);
         stage.converse(wait, Conversation::new(a, b, Expect::Prefix));
     }
+    // A reset that is lost is not repeated.
+    super::network::watch(stage);
 }
 
 /// Connecting to a port without a listener fails, and soon.

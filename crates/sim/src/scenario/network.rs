@@ -1,7 +1,7 @@
 //! What befalls links, routes and addresses while data is under way.
 
 use clearway_base::Duration;
-use clearway_proto::{NextHop, Table};
+use clearway_proto::{Keepalive, NextHop, Table};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::life::listen_also;
@@ -43,6 +43,16 @@ pub(super) fn blackhole(stage: &mut Stage) {
 fn survive(stage: &mut Stage) {
     for conversation in &mut stage.world.ledger.borrow_mut().conversations {
         conversation.expect = Expect::Prefix;
+    }
+}
+
+/// Both sides probe a silent peer, so that they learn of its end even when they have nothing to send.
+pub(super) fn watch(stage: &mut Stage) {
+    let keepalive = Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), count: 5 };
+    for conversation in &mut stage.world.ledger.borrow_mut().conversations {
+        for part in &mut conversation.parts {
+            part.options.keepalive = Some(keepalive);
+        }
     }
 }
 
@@ -186,6 +196,7 @@ pub(super) fn route_change(stage: &mut Stage) {
 pub(super) fn address_change(stage: &mut Stage) {
     transfer(stage, 1_000_000);
     survive(stage);
+    watch(stage);
     stage.world.may_lack_route = true;
     let host = stage.rng.below(2) as usize;
     let addr = stage.addr(host);

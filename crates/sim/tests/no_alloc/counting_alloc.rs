@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// The system's allocator, watched.
-pub struct Counting;
+pub(crate) struct Counting;
 
 thread_local! {
     static LOOKING: Cell<bool> = const { Cell::new(false) };
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// How many allocations `work` made on this thread, and what it returned.
-pub fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
+pub(crate) fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = TAKEN.with(Cell::get);
     LOOKING.with(|l| l.set(true));
     let result = work();
