@@ -81,7 +81,7 @@ impl Cx<'_> {
     fn reply(&mut self, key: &FlowKey, seg: Segment, tos: u8, ttl: u8) {
         let seg = Segment { src_port: key.local_port, dst_port: key.remote_port, ..seg };
         if !self.replies.tcp(ReplyTcp { key: *key, seg, tos, ttl }) {
-            self.counters.dropped(Drop::RepliesFull);
+            self.counters.icmp.replies_lost += 1;
         }
     }
 
@@ -144,13 +144,21 @@ pub(crate) struct Tcp<E: Env> {
     news: List,
     /// Connections whose owner is gone, the one that has been without him longest in front.
     orphans: List,
+    /// The window that a SYN-ACK offers, never scaled: what the store takes of a new connection.
+    first_window: u16,
     /// Until when an ACK to a listener may be a cookie.
     cookies_until: Instant,
 }
 
 impl<E: Env> Tcp<E> {
     /// Tables of the sizes that the configuration says.
-    pub(crate) fn new(config: &Config, rx: E::Rx, tx: E::Tx) -> Tcp<E> {
+    pub(crate) fn new(config: &Config, mut rx: E::Rx, tx: E::Tx) -> Tcp<E> {
+        let room = rx.open(0).map_or(u32::MAX, |queue| {
+            let room = rx.room(&queue);
+            rx.close(queue);
+            room
+        });
+        let first_window = window::syn_field(room.min(config.tcp.max_receive_window));
         let limits = &config.limits;
         let secret = Secret::new(&config.secret);
         let word = |at: usize| {
@@ -183,6 +191,7 @@ impl<E: Env> Tcp<E> {
             ready: List::new(),
             news: List::new(),
             orphans: List::new(),
+            first_window,
             cookies_until: Instant::ZERO,
         }
     }

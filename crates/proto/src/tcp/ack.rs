@@ -49,13 +49,16 @@ pub(crate) fn digest<E: Env>(
 ) {
     let wnd = u32::from(seg.wnd) << c.snd.shift;
     let is_una = seg.ack == c.snd.una;
+    // An ACK of new data sets the window even when its segment is an older one that was sent again: SND.WND is counted from
+    // SND.UNA, and left as it was it would promise more than the peer ever did.
+    let sets_window = seg.ack.gt(c.snd.una) || (is_una && c.snd.is_newer(seg.seq, seg.ack));
     // Data flows towards us and nothing of ours is on its way: only the window can be news.
     if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && seg.opts.sack.is_empty()) {
         let window_changed = wnd != c.snd.wnd;
         let occupies = len > 0 || seg.flags.fin();
         digest_news(now, c, p, cx, seg, occupies, window_changed);
     }
-    if seg.ack.ge(c.snd.una) && c.snd.is_newer(seg.seq, seg.ack) {
+    if sets_window {
         if wnd != c.snd.wnd {
             take_window(now, c, p, wnd);
         }
@@ -125,7 +128,8 @@ fn digest_news<E: Env>(
         occupies,
         ack_is_una: seg.ack == c.snd.una,
         window_changed,
-        sack: c.marks.has(Marks::SACK),
+        // Without a free scoreboard, duplicates are counted as if there were no SACK.
+        sack: c.marks.has(Marks::SACK) && (!c.sack.is_none() || seg.opts.sack.is_empty()),
         newly_sacked: sack.newly,
     });
     if acked == 0 && !dup {
@@ -152,6 +156,9 @@ fn digest_news<E: Env>(
     let signal = recover(c, p, cx, &info);
     if acked > 0 {
         rearm(now, c, cx, signal);
+    } else if matches!(signal, Signal::Enter { .. }) {
+        // The first lost segment leaves now, and its copy deserves a whole timeout of its own.
+        c.set_rto(now + c.rtt.rto(&cx.config.tcp));
     }
     // Whether anything may leave now is for emit to find out; it is asked only when there is something.
     if c.recovery.phase() != Phase::Open || has_unsent(c, p) {
@@ -172,6 +179,7 @@ fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
         c.marks.clear(Marks::WANT_ROOM);
         c.tell(ConnEvents::WRITABLE);
     }
+    c.snd_ahead.small = c.snd_ahead.small.max(una);
     c.tries = 0;
     c.rtt.reset_backoff();
 }
@@ -222,7 +230,12 @@ fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) -> Option<Du
         c.marks.clear(Marks::TIMING);
         return Some(now.since(c.times.timed));
     }
+    if c.recovery.phase() == Phase::Open { None } else { echo_age(now, c, seg) }
+}
+
+/// How long ago the timestamp left that `seg` echoes.
+pub(crate) fn echo_age<E: Env>(now: Instant, c: &Conn<E>, seg: &Segment) -> Option<Duration> {
     let (_, echo) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS))?;
     let ms = c.stamp(now).wrapping_sub(echo);
-    (ms <= LONGEST_ECHO_MS && c.recovery.phase() != Phase::Open).then(|| Duration::from_millis(u64::from(ms.max(1))))
+    (ms <= LONGEST_ECHO_MS).then(|| Duration::from_millis(u64::from(ms.max(1))))
 }

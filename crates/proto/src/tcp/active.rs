@@ -54,6 +54,12 @@ pub(crate) fn on_segment<E: Env>(
         // The window of a SYN-ACK is never scaled (RFC 7323 2.2).
         c.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
         established(now, c, p, cx);
+        if c.marks.has(Marks::SYN_AGAIN) {
+            // Which of the SYNs was answered, only the echo can tell (RFC 7323 4.1).
+            if let Some(sample) = ack::echo_age(now, c, seg) {
+                c.rtt.on_sample(sample, 1, c.mss);
+            }
+        }
         c.go(Cause::SynAck);
         c.tell(ConnEvents::CONNECTED);
         c.ack_now();

@@ -451,7 +451,7 @@ impl<E: Env> Conn<E> {
 
     /// Payload bytes sent, repetitions included.
     pub(crate) fn bytes_sent(&self) -> u64 {
-        let in_flight = if self.state == State::SynSent { 0 } else { self.outstanding() };
+        let in_flight = if self.snd.una == self.iss && self.una_wraps == 0 { 0 } else { self.outstanding() };
         let fin = u32::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.le(self.snd_ahead.end));
         self.bytes_acked() + u64::from(in_flight.saturating_sub(fin)) + self.tally.bytes_retransmitted
     }

@@ -48,11 +48,6 @@ pub(crate) const SCALING: u8 = 1;
 pub(crate) const STAMPS: u8 = 2;
 pub(crate) const SACKS: u8 = 4;
 
-/// The window that a SYN-ACK offers: never scaled.
-pub(crate) fn first_window(config: &Config) -> u16 {
-    window::syn_field(config.tcp.max_receive_window)
-}
-
 impl Half {
     /// What both sides agreed on.
     pub(crate) fn agreed(&self, config: &Config) -> Agreed {
@@ -70,7 +65,7 @@ impl Half {
 
 /// The SYN-ACK for what both sides agreed on. `stamps`: our timestamp and the one it echoes.
 pub(crate) fn syn_ack(
-    config: &Config,
+    first_window: u16,
     key: &FlowKey,
     iss: Seq,
     irs: Seq,
@@ -85,7 +80,7 @@ pub(crate) fn syn_ack(
         ack: irs + 1,
         flags: Flags::SYN | Flags::ACK,
         header_len: 0,
-        wnd: first_window(config),
+        wnd: first_window,
         urg: 0,
         opts: TcpOptions {
             mss: Some(our_mss),
@@ -109,7 +104,7 @@ impl<E: Env> Tcp<E> {
             options::ours(&cx.config.tcp, cx.link_mss(&half.key), max_segment).mss.unwrap_or(options::MIN_MSS);
         let offset = isn::ts_offset(&self.secret, half.key.local, half.key.remote);
         let stamps = agreed.ts.then(|| (stamp(now, offset), half.ts_recent));
-        let seg = syn_ack(cx.config, &half.key, half.iss, half.irs, our_mss, &agreed, stamps);
+        let seg = syn_ack(self.first_window, &half.key, half.iss, half.irs, our_mss, &agreed, stamps);
         cx.reply(&half.key, seg, listener.options.tos, listener.options.ttl);
     }
 
@@ -126,7 +121,7 @@ impl<E: Env> Tcp<E> {
             seq: half.iss + 1,
             ack: half.irs + 1,
             flags: Flags::ACK,
-            wnd: first_window(cx.config),
+            wnd: self.first_window,
             opts: TcpOptions { ts, ..TcpOptions::NONE },
             ..Segment::default()
         };
@@ -170,7 +165,7 @@ impl<E: Env> Tcp<E> {
             }
         }
         let nxt = half.irs + 1;
-        let rcv = Rcv { nxt, edge: nxt + u32::from(first_window(cx.config)), ..Rcv::default() };
+        let rcv = Rcv { nxt, edge: nxt + u32::from(self.first_window), ..Rcv::default() };
         if !rcv.is_acceptable(seg.seq, seg.seq_len(len as usize)) {
             if seg.flags.rst() {
                 return Err(Drop::TcpResetOutOfWindow);
@@ -206,6 +201,7 @@ impl<E: Env> Tcp<E> {
             agreed: half.agreed(cx.config),
             ts_recent: half.ts_recent,
             round_trip: (half.tries == 0).then(|| now.since(half.since)),
+            again: half.tries > 0,
             half: Some(index),
         };
         let open = self.make_open(now, cx, &seeds, seg)?;

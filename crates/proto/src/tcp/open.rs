@@ -31,8 +31,8 @@ pub(crate) fn on_segment<E: Env>(
     c.segs_in = c.segs_in.wrapping_add(1);
     if is_predicted(c, seg, len) {
         // Header prediction: steps 1 to 4, 6 and 8 would find nothing, and the ACK is in range.
-        heard(now, c, seg);
         ack::digest(now, c, p, cx, seg, len);
+        heard(now, c, seg);
         return if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
     }
     match c.state {
@@ -43,11 +43,13 @@ pub(crate) fn on_segment<E: Env>(
     let seg = &step_0_simultaneous_open(c, seg);
     step_1_timestamp(now, c, p, cx, seg, len)?;
     step_1_sequence(now, c, p, cx, seg, len)?;
-    heard(now, c, seg);
     step_2_reset(now, c, p, cx, seg)?;
     // Step 3 is about security labels, which RFC 9293 A.1 leaves to those who use them.
     step_4_syn(now, c, p, cx, seg)?;
     step_5_ack(now, c, p, cx, seg, len)?;
+    // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who guesses the window alone could
+    // otherwise make all honest segments look old (RFC 7323 7.1).
+    heard(now, c, seg);
     step_6_urgent(c, seg);
     step_7_and_8(now, c, p, cx, seg, meta, buf, len)
 }
@@ -74,16 +76,23 @@ fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
 fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) {
     c.heard = Ms::of(now);
     if let Some((val, _)) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS)) {
-        if seg.seq.le(c.rcv.acked) && val.wrapping_sub(c.ts_recent) as i32 >= 0 {
+        let is_newer = val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c);
+        if seg.seq.le(c.rcv.acked) && is_newer {
             c.ts_recent = val;
             c.recent_at = seconds(now);
         }
     }
-    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
-        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
+    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) && !c.marks.has(Marks::ORPHAN) {
+        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it
+        // answers). Without an owner nobody is there to end it, so then only progress counts (THREATS 17).
         c.tries = 0;
         c.marks.clear(Marks::PROBING);
     }
+}
+
+/// RFC 7323 5.5: TS.Recent was taken so long ago that it says nothing any more.
+fn is_outdated<E: Env>(now: Instant, c: &Conn<E>) -> bool {
+    seconds(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE_SECS
 }
 
 fn seconds(now: Instant) -> u32 {
@@ -98,6 +107,8 @@ fn step_0_simultaneous_open<E: Env>(c: &Conn<E>, seg: &Segment) -> Segment {
     if c.state == State::SynReceived && repeats_syn && seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt) {
         seg.flags = seg.flags.without(Flags::SYN);
         seg.seq += 1;
+        // The window of a segment with SYN is never scaled (RFC 7323 2.2), but from here on it will be.
+        seg.wnd >>= c.snd.shift;
     }
     seg
 }
@@ -118,11 +129,7 @@ fn step_1_timestamp<E: Env>(
         // RFC 7323 3.2: once agreed on, a segment without timestamps SHOULD be dropped silently.
         return Err(Drop::TcpTimestampMissing);
     };
-    if val.wrapping_sub(c.ts_recent) as i32 >= 0 {
-        return Ok(());
-    }
-    if seconds(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE_SECS {
-        c.ts_recent = val;
+    if val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c) {
         return Ok(());
     }
     answer_unacceptable(now, c, p, cx, len);
@@ -140,6 +147,11 @@ fn step_1_sequence<E: Env>(
 ) -> Result<(), Drop> {
     let seq_len = seg.seq_len(len as usize);
     if c.rcv.is_acceptable(seg.seq, seq_len) {
+        return Ok(());
+    }
+    // A peer that has filled the window says so with every ACK, which then stands right behind it, and so may its FIN. The letter of
+    // the test refuses them, and with losses both ways each side would wait for the other's timer.
+    if len == 0 && seg.seq == c.rcv.edge && !seg.flags.intersects(Flags::RST | Flags::SYN) {
         return Ok(());
     }
     // RFC 9293 3.10.7.4, step 1: with a window of zero, valid ACKs, URGs and RSTs are still taken from the segment that would be next.
@@ -322,16 +334,28 @@ pub(super) fn step_7_and_8<E: Env>(
     cx: &mut Cx<'_>,
     seg: &Segment,
     meta: &RxMeta,
-    buf: E::Buf,
+    mut buf: E::Buf,
     len: u32,
 ) -> Result<(), Drop> {
     if !c.state.peer_may_send() {
         // RFC 9293: after the peer's FIN, text and FIN are ignored; such segments are unacceptable anyway.
         return if len > 0 { Err(Drop::TcpAfterClose) } else { Ok(()) };
     }
-    if c.rcv.cut(seg.seq, len, seg.flags.fin()).fin {
+    let mut len = len;
+    if c.marks.has(Marks::FIN_WAITS) {
+        // The stream ends where the FIN stood that came first; nothing behind it is part of it.
+        let before_fin = if c.rcv_ahead.fin.gt(seg.seq) { c.rcv_ahead.fin.since(seg.seq) } else { 0 };
+        if len > before_fin {
+            len = before_fin;
+            buf.truncate(len as usize);
+        }
+        if seg.flags.fin() {
+            c.ack_now();
+        }
+    } else if c.rcv.cut(seg.seq, len, seg.flags.fin()).fin {
         c.rcv_ahead.fin = seg.seq + len;
         c.marks.set(Marks::FIN_WAITS);
+        c.ack_now();
     }
     let taken = if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
     step_8_fin(c);
@@ -344,8 +368,8 @@ fn step_8_fin<E: Env>(c: &mut Conn<E>) {
         return;
     }
     if c.rcv_ahead.fin != c.rcv.nxt {
-        // Something before it is missing; the ACK for it has been asked for by step 7, or this was a bare FIN.
-        c.ack_now();
+        // Something before it is missing. The segments that bring it, and the FIN itself, ask for ACKs; a pure ACK must not, or two ends that
+        // both wait would answer each other for ever.
         return;
     }
     c.marks.clear(Marks::FIN_WAITS);

@@ -249,7 +249,9 @@ fn emit_data<E: Env, S: Sink>(
     if c.state.may_transmit() && (c.recovery.phase() != Phase::Open || ack::has_unsent(c, p)) {
         let path = out.path(&mut c.route, &c.key)?;
         c.path_takes(path.mtu);
-        c.cc.set_burst(path.max_tcp_segmented_payload);
+        if path.max_tcp_segmented_payload != 0 {
+            c.cc.set_burst(path.max_tcp_segmented_payload);
+        }
         if c.outstanding() == 0 {
             c.cc.on_idle(c.times.sent.ago(now), c.rtt.rto(&config.tcp));
         }
@@ -319,8 +321,10 @@ fn extra_options<E: Env>(c: &Conn<E>) -> u32 {
     if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) { MOST_SACK_BYTES } else { 0 }
 }
 
-/// SACK blocks beside timestamps: two paddings, type, length and three blocks.
-const MOST_SACK_BYTES: u32 = 28;
+/// SACK blocks in one segment: what fits beside timestamps (RFC 2018 3), so that the payload of a full segment is always the same.
+const MOST_SACK_BLOCKS: usize = 3;
+/// Two paddings, type, length and the blocks.
+const MOST_SACK_BYTES: u32 = 4 + 8 * MOST_SACK_BLOCKS as u32;
 
 /// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
 fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, why: Why) {
@@ -346,12 +350,13 @@ impl<E: Env> Conn<E> {
 
     /// The window to offer now.
     fn offering(&self, rx: &E::Rx, config: &Config) -> Offering {
-        let limit = config.tcp.max_receive_window;
+        let room = rx.room(&self.rx);
         Offering {
             nxt: self.rcv.nxt,
             edge: self.rcv.edge,
-            room: rx.room(&self.rx).min(limit),
-            limit,
+            room: room.min(config.tcp.max_receive_window),
+            // What the store would take once all is read.
+            limit: room.saturating_add(rx.unread(&self.rx)).min(config.tcp.max_receive_window),
             mss: u32::from(self.rcv_mss),
             scale: self.rcv.shift,
         }
@@ -407,10 +412,9 @@ impl<E: Env> Conn<E> {
             return blocks;
         }
         let duplicate = Some(self.duplicate).filter(|_| self.marks.has(Marks::DUPLICATE));
-        let most = if self.marks.has(Marks::TS) { 3 } else { BLOCKS };
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
         let n = match self.reasm.get(&p.reasm) {
-            Some(map) => map.sack_blocks(duplicate, &mut spans, most),
+            Some(map) => map.sack_blocks(duplicate, &mut spans, MOST_SACK_BLOCKS),
             None => duplicate.map_or(0, |d| {
                 spans[0] = d;
                 1
@@ -480,7 +484,7 @@ fn emit_span<E: Env, S: Sink>(
     let segments = len.div_ceil(mss).max(1);
     out.counters.tcp.segs_out += u64::from(segments);
     c.tally.segs_out = c.tally.segs_out.wrapping_add(segments - 1);
-    sent(now, c, config, span, fin, again);
+    sent(now, c, config, span, mss, fin, again);
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
     }
@@ -496,7 +500,7 @@ fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
 }
 
 /// Notes that `span`, and perhaps the FIN, left.
-fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, fin: bool, again: Again) {
+fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, mss: u32, fin: bool, again: Again) {
     let len = span.len();
     let end = if fin { span.end + 1 } else { span.end };
     c.times.sent = Ms::of(now);
@@ -507,7 +511,7 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, fin:
                 c.timed_seq = end;
                 c.times.timed = now;
             }
-            if len % u32::from(c.mss) != 0 {
+            if len % mss != 0 {
                 c.snd_ahead.small = span.end;
             }
             c.snd.nxt = end;

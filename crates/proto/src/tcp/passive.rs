@@ -32,6 +32,8 @@ pub(crate) struct Seeds {
     pub ts_recent: u32,
     /// From SYN-ACK to ACK, when only one SYN-ACK was sent.
     pub round_trip: Option<Duration>,
+    /// The SYN-ACK had to be repeated.
+    pub again: bool,
     /// The half-open record that it replaces; None for a cookie.
     pub half: Option<u32>,
 }
@@ -155,7 +157,7 @@ impl<E: Env> Tcp<E> {
         }
         let max_segment = listener.options.max_segment;
         let our_mss = options::ours(&cx.config.tcp, cx.link_mss(key), max_segment).mss.unwrap_or(options::MIN_MSS);
-        let answer = half::syn_ack(cx.config, key, iss, seg.seq, our_mss, &agreed, stamps);
+        let answer = half::syn_ack(self.first_window, key, iss, seg.seq, our_mss, &agreed, stamps);
         let (tos, ttl) = (listener.options.tos, listener.options.ttl);
         self.cookies_until = now + COOKIE_LIFE;
         cx.counters.tcp.syn_cookies_sent += 1;
@@ -177,8 +179,8 @@ impl<E: Env> Tcp<E> {
         let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
         let (irs, iss) = (seg.seq - 1, seg.ack - 1);
         let Some(mss) = cookie::check(&self.secret, local, remote, irs, iss, now) else {
+            // No reset: an honest peer whose first segment was lost sends its second, which carries no cookie, and then repeats the first.
             cx.counters.tcp.syn_cookies_failed += 1;
-            cx.reset_for(key, seg, buf.bytes().len() as u32);
             return Err(Drop::TcpNoHandshake);
         };
         let kept = seg.opts.ts.filter(|_| cx.config.tcp.timestamps).map(|(_, echo)| cookie::take_options(echo));
@@ -192,7 +194,8 @@ impl<E: Env> Tcp<E> {
             mss,
         };
         let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
-        let seeds = Seeds { key: *key, listener: id, irs, iss, agreed, ts_recent, round_trip: None, half: None };
+        let seeds =
+            Seeds { key: *key, listener: id, irs, iss, agreed, ts_recent, round_trip: None, again: false, half: None };
         let open = self.make_open(now, cx, &seeds, seg)?;
         cx.counters.tcp.syn_cookies_accepted += 1;
         self.deliver(now, cx, open, seg, meta, buf)
@@ -228,9 +231,10 @@ impl<E: Env> Tcp<E> {
         conn.irs = seeds.irs;
         conn.rcv.nxt = seeds.irs + 1;
         conn.rcv.acked = conn.rcv.nxt;
-        conn.rcv.edge = conn.rcv.nxt + u32::from(half::first_window(cx.config));
+        conn.rcv.edge = conn.rcv.nxt + u32::from(self.first_window);
         conn.apply(&seeds.agreed, seeds.ts_recent, now);
         conn.snd.nxt = seeds.iss + 1;
+        conn.marks.put(Marks::SYN_AGAIN, seeds.again);
         if let Some(round_trip) = seeds.round_trip {
             conn.rtt.on_sample(round_trip, 1, conn.mss);
         }

@@ -4,7 +4,6 @@
 use clearway_base::{Duration, Instant};
 
 use super::conn::{Conn, Marks};
-use super::recovery::Phase;
 use super::state::{Cause, State};
 use super::{Cx, Pools};
 use crate::error::Failure;
@@ -91,12 +90,16 @@ fn on_retransmit<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &m
         give_up(c, cx, Failure::TimedOut);
         return;
     }
-    c.tries = c.tries.saturating_add(1);
+    // A peer that took its window back over what is out and says so lives, and is to be waited for (RFC 9293 3.8.6.1).
+    let answers = c.snd.wnd == 0 && c.heard.ago(now) < c.times.sent.ago(now) && !c.marks.has(Marks::ORPHAN);
+    if !answers {
+        c.tries = c.tries.saturating_add(1);
+    }
     cx.counters.tcp.retransmit_timeouts += 1;
     c.rtt.on_timeout();
     c.set_rto(now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
-    c.cc.on_rto(c.outstanding(), c.recovery.phase() == Phase::Timeout);
+    c.cc.on_rto(c.outstanding(), c.tries > 1);
     let board = c.sack.get_mut(&mut p.boards);
     c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
     c.wants_turn();
