@@ -7,12 +7,12 @@
 mod slow;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use clearway_base::Instant;
 use clearway_pkt::{BURST, Buf, Burst, Checksum, RxMeta};
-use clearway_wire::{Addr, EtherType, Proto, Segment, eth, ipv4, ipv6, tcp};
+use clearway_wire::{Addr, EtherType, Malformed, Proto, eth, ipv4, ipv6, tcp};
 
+use crate::Table;
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef};
@@ -31,23 +31,40 @@ pub type BufferMaker<B> = Box<dyn FnMut(&[u8]) -> Option<B>>;
 const SNAP: usize = 192;
 
 /// What a look at a packet brought.
+#[derive(Clone, Copy)]
 enum Class {
     /// Goes the long way.
     Slow,
+    /// Is dropped, for this reason.
     Refused(Drop),
-    Tcp {
-        key: FlowKey,
-        flow: Option<FlowRef>,
-        seg: Segment,
-        /// Where the payload lies in the frame.
-        start: u32,
-        len: u32,
-    },
+    /// Is a segment with a good checksum; the rest of [`Look`] says more.
+    Tcp,
+}
+
+/// A packet that was looked at and waits for its turn.
+#[derive(Clone, Copy)]
+struct Look {
+    class: Class,
+    flow: Option<FlowRef>,
+    /// Where the segment lies in the frame, TCP header first.
+    start: u32,
+    len: u32,
+    key: FlowKey,
+}
+
+impl Look {
+    const NONE: Look = Look {
+        class: Class::Slow,
+        flow: None,
+        start: 0,
+        len: 0,
+        key: FlowKey { local: Addr::ANY_V4, remote: Addr::ANY_V4, local_port: 0, remote_port: 0, table: Table(0) },
+    };
 }
 
 /// Memory that a burst needs while it is taken in, and the datagrams under reassembly.
 pub(crate) struct Scratch<E: Env> {
-    classes: Vec<Class>,
+    looks: Box<[Look; BURST]>,
     pub(crate) fragments: Fragments,
     buffers: Option<BufferMaker<E::Buf>>,
     snap: Box<[u8; SNAP]>,
@@ -56,7 +73,7 @@ pub(crate) struct Scratch<E: Env> {
 impl<E: Env> Scratch<E> {
     pub(crate) fn new(config: &Config) -> Scratch<E> {
         Scratch {
-            classes: Vec::with_capacity(BURST),
+            looks: Box::new([Look::NONE; BURST]),
             fragments: Fragments::new(&config.limits),
             buffers: None,
             snap: Box::new([0; SNAP]),
@@ -94,16 +111,13 @@ impl<E: Env> Stack<E> {
         keep_head: bool,
     ) {
         let mut bytes_in = 0;
-        self.scratch.classes.clear();
-        for at in 0..burst.len() {
-            let class = match burst.peek(at) {
-                Some((buf, meta)) => {
-                    bytes_in += buf.bytes().len() as u64;
-                    classify(&self.ip, &self.tcp, buf.bytes(), meta)
-                }
-                None => Class::Slow,
-            };
-            self.scratch.classes.push(class);
+        let Stack { ip, tcp, scratch, .. } = self;
+        for (at, look) in scratch.looks.iter_mut().enumerate().take(burst.len()) {
+            look.class = Class::Slow;
+            if let Some((buf, meta)) = burst.peek(at) {
+                bytes_in += buf.bytes().len() as u64;
+                classify(ip, tcp, buf.bytes(), meta, look);
+            }
         }
         self.counters.ip.packets_in += burst.len() as u64;
         self.counters.ip.bytes_in += bytes_in;
@@ -128,33 +142,40 @@ impl<E: Env> Stack<E> {
     #[inline]
     fn deliver(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
         let Stack { config, counters, ip, replies, scratch, tcp, .. } = self;
-        match scratch.classes.get(at) {
-            Some(Class::Tcp { key, flow, seg, start, len }) => {
-                buf.trim_front(*start as usize);
-                buf.truncate(*len as usize);
+        let Some(look) = scratch.looks.get(at) else { return Ok(()) };
+        match look.class {
+            Class::Tcp => {
+                let start = look.start as usize;
+                let segment = buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]);
+                let seg = tcp::parse(segment)?;
+                buf.trim_front(start + usize::from(seg.header_len));
+                buf.truncate(look.len as usize - usize::from(seg.header_len));
                 let mut cx = Cx { config, counters, replies, ip };
-                tcp.on_segment(now, &mut cx, key, *flow, seg, meta, buf)
+                tcp.on_segment(now, &mut cx, &look.key, look.flow, &seg, meta, buf)
             }
-            Some(Class::Refused(why)) => Err(*why),
-            Some(Class::Slow) | None => self.slow(now, meta, buf),
+            Class::Refused(why) => Err(why),
+            Class::Slow => self.slow(now, meta, buf),
         }
     }
 }
 
-/// Recognises the common case and its plain faults; anything else is slow.
+/// Recognises the common case and its plain faults; anything else stays slow.
 #[inline]
-fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta) -> Class {
-    let Some(interface) = ip.interface(meta.iface).filter(|i| i.up) else { return Class::Slow };
+fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta, look: &mut Look) {
+    let Some(interface) = ip.interface(meta.iface).filter(|i| i.up) else { return };
     let packet = if interface.is_ethernet() {
-        let Ok(eth) = eth::check(frame) else { return Class::Slow };
-        let is_ip = matches!(eth.ethertype(), EtherType::IPV4 | EtherType::IPV6);
-        if eth.dst() != interface.mac || eth.src().is_multicast() || !is_ip || !eth.tags().is_empty() {
-            return Class::Slow;
+        let Ok(eth) = eth::check(frame) else { return };
+        if eth.dst() != interface.mac || eth.src().is_multicast() || !eth.tags().is_empty() {
+            return;
         }
         // That the version agrees with the type of the frame is for the slow way to say when it does not.
-        let version = if eth.ethertype() == EtherType::IPV4 { 4 } else { 6 };
+        let version = match eth.ethertype() {
+            EtherType::IPV4 => 4,
+            EtherType::IPV6 => 6,
+            _ => return,
+        };
         if clearway_wire::ip::version(eth.payload()) != Some(version) {
-            return Class::Slow;
+            return;
         }
         eth.payload()
     } else {
@@ -163,47 +184,48 @@ fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta) -> 
     let (src, dst, header_len, l4) = match packet.first().map(|b| b >> 4) {
         Some(4) => match ipv4::check(packet, true) {
             Ok(v4) if v4.proto() == Proto::TCP && !v4.is_fragment() && v4.options().is_empty() => {
-                (v4.src(), v4.dst(), ipv4::HEADER_LEN, v4.payload())
+                // The first byte of 0, 127 and 224 and above are special.
+                let src = v4.src();
+                let [first, ..] = src.v4_octets();
+                if first == 0 || first == 127 || first >= 224 {
+                    return;
+                }
+                (src, v4.dst(), ipv4::HEADER_LEN, v4.payload())
             }
-            _ => return Class::Slow,
+            _ => return,
         },
         Some(6) => match ipv6::check(packet) {
-            Ok(v6) if v6.next() == Proto::TCP => (v6.src(), v6.dst(), ipv6::HEADER_LEN, v6.payload()),
-            _ => return Class::Slow,
+            Ok(v6) if v6.next() == Proto::TCP => {
+                // ff00::/8 and everything below 0100:: are special.
+                let src = v6.src();
+                if matches!(src.octets()[0], 0 | 0xff) {
+                    return;
+                }
+                (src, v6.dst(), ipv6::HEADER_LEN, v6.payload())
+            }
+            _ => return,
         },
-        _ => return Class::Slow,
+        _ => return,
     };
-    if !is_plain(ip, interface, meta, &src, &dst) {
-        return Class::Slow;
+    // Whether the destination is ours and the source an ordinary host's; why not, is for the slow way to say.
+    let ours = ip.locals.find(interface.table, meta.iface, &dst);
+    let to_us = ours.is_some_and(|l| l.kind == Kind::Unicast && !dst.is_loopback());
+    if !to_us || ip.locals.find(interface.table, meta.iface, &src).is_some() {
+        return;
     }
-    let base = frame.len() - packet.len() + header_len;
-    let (key, seg) = match segment(interface, meta, &src, &dst, l4) {
-        Ok(it) => it,
-        Err(why) => return Class::Refused(why),
+    look.start = (frame.len() - packet.len() + header_len) as u32;
+    look.len = l4.len() as u32;
+    look.class = match segment(interface, meta, &src, &dst, l4, &mut look.key) {
+        Ok(()) => Class::Tcp,
+        Err(why) => Class::Refused(why),
     };
-    let flow = tcp_side.lookup(&key);
-    tcp_side.prefetch(flow);
-    let tcp_len = u32::from(seg.header_len);
-    Class::Tcp { key, flow, seg, start: base as u32 + tcp_len, len: l4.len() as u32 - tcp_len }
+    if let Class::Tcp = look.class {
+        look.flow = tcp_side.lookup(&look.key);
+        tcp_side.prefetch(look.flow);
+    }
 }
 
-/// Whether the destination is ours and the source is an ordinary host's; why not, is for the slow way to say.
-#[inline]
-fn is_plain(ip: &Ip, interface: &Interface, meta: &RxMeta, src: &Addr, dst: &Addr) -> bool {
-    // The first byte of 0, 127 and 224 and above are special in IPv4; ff00::/8 and everything below 0100:: in IPv6.
-    let special = if src.is_v4() {
-        let [first, ..] = src.v4_octets();
-        first == 0 || first == 127 || first >= 224
-    } else {
-        matches!(src.octets()[0], 0 | 0xff)
-    };
-    let ours = ip.locals.find(interface.table, meta.iface, dst);
-    !special
-        && ours.is_some_and(|l| l.kind == Kind::Unicast && !dst.is_loopback())
-        && ip.locals.find(interface.table, meta.iface, src).is_none()
-}
-
-/// The checks that every TCP segment goes through before its flow is looked for.
+/// The checks that every TCP segment goes through before its flow is looked for, and the flow's name.
 #[inline]
 fn segment(
     interface: &Interface,
@@ -211,23 +233,26 @@ fn segment(
     src: &Addr,
     dst: &Addr,
     l4: &[u8],
-) -> Result<(FlowKey, Segment), Drop> {
-    let seg = tcp::parse(l4)?;
+    key: &mut FlowKey,
+) -> Result<(), Drop> {
+    let Some([a, b, c, d, ..]) = l4.first_chunk::<{ tcp::HEADER_LEN }>() else {
+        return Err(Malformed::TcpTooShort.into());
+    };
     verify(meta, interface, || tcp::verify_checksum(src, dst, l4).map_err(Drop::from))?;
-    if seg.src_port == 0 || seg.dst_port == 0 {
-        return Err(Drop::PortZero);
-    }
-    if src == dst && seg.src_port == seg.dst_port {
-        return Err(Drop::Land);
-    }
-    let key = FlowKey {
+    *key = FlowKey {
         local: *dst,
         remote: *src,
-        local_port: seg.dst_port,
-        remote_port: seg.src_port,
+        local_port: u16::from_be_bytes([*c, *d]),
+        remote_port: u16::from_be_bytes([*a, *b]),
         table: interface.table,
     };
-    Ok((key, seg))
+    if key.local_port == 0 || key.remote_port == 0 {
+        return Err(Drop::PortZero);
+    }
+    if key.local_port == key.remote_port && src == dst {
+        return Err(Drop::Land);
+    }
+    Ok(())
 }
 
 /// Looks at a transport checksum unless the device has, or nobody ever made one.

@@ -70,7 +70,7 @@ impl Ip {
         let frames = limits.waiting_frames;
         Ip {
             ifaces: Vec::with_capacity(limits.interfaces.into()),
-            locals: Locals::new(limits.addresses, hash(1)),
+            locals: Locals::new(limits.addresses),
             routes: Routes::new(limits.routes, limits.tables, hash(2)),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, frames, hash(3), rng.fork()),
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),

@@ -1,11 +1,13 @@
 //! Which addresses are ours: one probe of a hash table per question, however many addresses there are.
 
-use clearway_base::{FlowMap, Instant, Slab};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use clearway_base::Instant;
 use clearway_pkt::Iface;
 use clearway_wire::{Addr, Cidr};
 
 use crate::Table;
-use crate::hash::AddrHash;
 use crate::route::masked;
 
 /// What an address in the table means.
@@ -30,13 +32,17 @@ pub(crate) struct Local {
 }
 
 /// All addresses of all interfaces.
+///
+/// The questions are asked for source and destination of every packet, so the table is made for them alone: slots, at least three quarters of them
+/// vacant, that name entries. It is built anew with every change.
 pub(crate) struct Locals {
-    map: FlowMap,
-    entries: Slab<Local>,
-    hash: AddrHash,
-    /// Unicast entries, and how many there may be.
-    unicast: u32,
-    capacity: u32,
+    entries: Vec<Local>,
+    /// Zero when vacant, else the place of an entry plus one.
+    slots: Box<[u16]>,
+    /// How far to shift a hash so that it names a slot.
+    shift: u32,
+    unicast: usize,
+    capacity: usize,
 }
 
 /// A link-local IPv6 address means something on its link only (RFC 4007 6), every other address in its whole table.
@@ -47,30 +53,51 @@ fn scope_of(table: Table, iface: Iface, addr: &Addr) -> u32 {
 
 impl Locals {
     /// Room for `addresses` addresses.
-    pub(crate) fn new(addresses: u16, hash: AddrHash) -> Locals {
+    pub(crate) fn new(addresses: u16) -> Locals {
         // Each IPv4 address may bring two broadcast addresses of its subnet.
-        let entries = u32::from(addresses) * 3;
-        Locals { map: FlowMap::new(entries), entries: Slab::new(entries), hash, unicast: 0, capacity: addresses.into() }
+        let entries = usize::from(addresses) * 3;
+        let slots = (entries * 4).next_power_of_two().max(16);
+        Locals {
+            entries: Vec::with_capacity(entries),
+            slots: alloc::vec![0; slots].into_boxed_slice(),
+            shift: 64 - slots.trailing_zeros(),
+            unicast: 0,
+            capacity: addresses.into(),
+        }
+    }
+
+    /// Where the search for an address begins. Strangers choose what is looked for, but not what is in the table: the longest search is as long as
+    /// the longest run of taken slots, whatever they choose.
+    #[inline]
+    fn home(&self, scope: u32, addr: &Addr) -> usize {
+        let all = u128::from_ne_bytes(*addr.octets());
+        let folded = (all as u64).rotate_left(29) ^ (all >> 64) as u64 ^ u64::from(scope) << 13;
+        (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     /// What `addr` is to us, when it is ours at all. `iface` is where the packet came from, and matters for link-local addresses.
     #[inline]
     pub(crate) fn find(&self, table: Table, iface: Iface, addr: &Addr) -> Option<&Local> {
-        let scope = scope_of(table, iface, addr);
-        let index = self.index(scope, addr)?;
-        self.entries.by_index(index)
+        self.index(scope_of(table, iface, addr), addr).and_then(|index| self.entries.get(index))
     }
 
     #[inline]
-    fn index(&self, scope: u32, addr: &Addr) -> Option<u32> {
-        self.map.find(self.hash.of(u64::from(scope), addr), |index| {
-            self.entries.by_index(index).is_some_and(|l| l.cidr.addr == *addr && l.scope == scope)
-        })
+    fn index(&self, scope: u32, addr: &Addr) -> Option<usize> {
+        let mut at = self.home(scope, addr);
+        loop {
+            // The last slot is followed by the first; a vacant one is always found, for most are.
+            let index = usize::from(*self.slots.get(at)?).checked_sub(1)?;
+            let entry = self.entries.get(index)?;
+            if entry.cidr.addr == *addr && entry.scope == scope {
+                return Some(index);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
     }
 
     pub(crate) fn find_mut(&mut self, table: Table, iface: Iface, addr: &Addr) -> Option<&mut Local> {
         let index = self.index(scope_of(table, iface, addr), addr)?;
-        self.entries.by_index_mut(index)
+        self.entries.get_mut(index)
     }
 
     /// The entry of an address whose interface is not known: our own source of a flow.
@@ -83,27 +110,34 @@ impl Locals {
 
     /// Adds an address and the broadcast addresses of its subnet. False when there is no room; the caller has asked [`Locals::find`] before.
     pub(crate) fn add(&mut self, table: Table, iface: Iface, cidr: Cidr) -> bool {
-        if self.unicast >= self.capacity || !self.insert(table, iface, cidr, Kind::Unicast) {
+        if self.unicast >= self.capacity {
             return false;
         }
+        self.put(table, iface, cidr, Kind::Unicast);
         self.unicast += 1;
         for addr in broadcasts(&cidr).into_iter().flatten() {
             if self.find(table, iface, &addr).is_none() {
-                self.insert(table, iface, Cidr { addr, prefix_len: cidr.prefix_len }, Kind::Broadcast);
+                self.put(table, iface, Cidr { addr, prefix_len: cidr.prefix_len }, Kind::Broadcast);
             }
         }
         true
     }
 
-    fn insert(&mut self, table: Table, iface: Iface, cidr: Cidr, kind: Kind) -> bool {
+    fn put(&mut self, table: Table, iface: Iface, cidr: Cidr, kind: Kind) {
         let scope = scope_of(table, iface, &cidr.addr);
-        let local = Local { cidr, iface, table, kind, defended: None, scope };
-        let Some(handle) = self.entries.insert(local) else { return false };
-        if self.map.insert(self.hash.of(u64::from(scope), &cidr.addr), handle.index()).is_err() {
-            self.entries.remove(handle);
-            return false;
+        self.entries.push(Local { cidr, iface, table, kind, defended: None, scope });
+        self.rebuild();
+    }
+
+    fn rebuild(&mut self) {
+        self.slots.fill(0);
+        for (index, entry) in self.entries.iter().enumerate() {
+            let mut at = self.home(entry.scope, &entry.cidr.addr);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (self.slots.len() - 1);
+            }
+            self.slots[at] = index as u16 + 1;
         }
-        true
     }
 
     /// Takes an address away, and its subnet's broadcast addresses when it was the last one there. Gives back what it was.
@@ -128,16 +162,15 @@ impl Locals {
     }
 
     fn take(&mut self, local: &Local) {
-        let Some(index) = self.index(local.scope, &local.cidr.addr) else { return };
-        self.map.remove(self.hash.of(u64::from(local.scope), &local.cidr.addr), |value| value == index);
-        if let Some(handle) = self.entries.handle_at(index) {
-            self.entries.remove(handle);
+        if let Some(index) = self.index(local.scope, &local.cidr.addr) {
+            self.entries.remove(index);
+            self.rebuild();
         }
     }
 
-    /// Our unicast addresses, in the order of their places.
+    /// Our unicast addresses, in the order in which they were added.
     pub(crate) fn unicast(&self) -> impl Iterator<Item = &Local> {
-        self.entries.iter().map(|(_, local)| local).filter(|l| l.kind == Kind::Unicast)
+        self.entries.iter().filter(|l| l.kind == Kind::Unicast)
     }
 
     /// Whether `group` is a group that we belong to by our addresses: all hosts, all nodes, or the solicited-node group of an address on this link.
@@ -145,7 +178,7 @@ impl Locals {
         if group.is_v4() {
             return *group == ALL_HOSTS;
         }
-        *group == ALL_NODES
+        *group == Addr::ALL_NODES
             || *group == ALL_NODES_INTERFACE
             || self.unicast().any(|l| l.iface == iface && l.cidr.addr.is_v6() && l.cidr.addr.solicited_node() == *group)
     }
@@ -153,8 +186,6 @@ impl Locals {
 
 /// 224.0.0.1 (RFC 1112 4).
 pub(crate) const ALL_HOSTS: Addr = Addr::v4([224, 0, 0, 1]);
-/// ff02::1 (RFC 4291 2.7.1).
-pub(crate) const ALL_NODES: Addr = Addr::v6([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 /// ff01::1 (RFC 4291 2.7.1).
 const ALL_NODES_INTERFACE: Addr = Addr::v6([0xff, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 

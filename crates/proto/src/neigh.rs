@@ -77,8 +77,8 @@ pub(crate) struct Neighbour {
     tries: u8,
     /// When the state ends: Reachable, Incomplete, Delay, Probe.
     due: Instant,
-    /// When we last sent to it; None when never.
-    used: Option<Instant>,
+    /// When we last sent to it; [`Instant::ZERO`] when never.
+    used: Instant,
     /// Its place among those that may be evicted, and which list that is.
     order: Link,
     on: On,
@@ -204,7 +204,7 @@ impl Neighbours {
     #[inline]
     pub(crate) fn usable(&mut self, at: Handle<Neighbour>, now: Instant) -> Option<Mac> {
         let entry = self.entries.get_mut(at)?;
-        entry.used = Some(now);
+        entry.used = now;
         match entry.state {
             NeighbourState::Reachable if now < entry.due => {}
             NeighbourState::Permanent | NeighbourState::Delay | NeighbourState::Probe => {}
@@ -229,7 +229,7 @@ impl Neighbours {
     ) -> Option<Handle<Neighbour>> {
         if let Some(at) = self.find(iface, addr) {
             let entry = self.entries.get_mut(at)?;
-            entry.used = Some(now);
+            entry.used = now;
             if !matches!(entry.state, NeighbourState::Incomplete | NeighbourState::Permanent) {
                 self.put_on(at, On::Known);
             }
@@ -237,7 +237,7 @@ impl Neighbours {
         }
         let at = self.make(now, iface, addr, counters)?;
         let entry = self.entries.get_mut(at)?;
-        entry.used = Some(now);
+        entry.used = now;
         entry.due = tick(now + RETRANS);
         self.next_due = self.next_due.min(entry.due);
         self.asking.push_back(&mut self.entries.links(|e| &mut e.ask), at.index());
@@ -386,7 +386,7 @@ impl Neighbours {
             state: NeighbourState::Incomplete,
             tries: 1,
             due: Instant::NEVER,
-            used: None,
+            used: Instant::ZERO,
             order: Link::OFF,
             on: On::None,
             ask: Link::OFF,
@@ -409,8 +409,8 @@ impl Neighbours {
         }
         for _ in 0..EVICTION_TRIES {
             let Some(index) = self.known.front() else { return false };
-            let used = self.entries.by_index(index).and_then(|e| e.used);
-            if used.is_none_or(|used| now.since(used) > IN_USE) {
+            let used = self.entries.by_index(index).map_or(Instant::ZERO, |e| e.used);
+            if now.since(used) > IN_USE {
                 self.remove(index, counters);
                 counters.evicted += 1;
                 return true;

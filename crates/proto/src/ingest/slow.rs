@@ -5,7 +5,7 @@ use clearway_pkt::{Buf, Iface, RxMeta};
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::ipv6_ext::{self, Refusal};
-use clearway_wire::{Addr, Endpoint, EtherType, Mac, Proto, eth, ip as wire_ip, ipv4, ipv6, udp};
+use clearway_wire::{Addr, Endpoint, EtherType, Mac, Proto, eth, ip as wire_ip, ipv4, ipv6, tcp, udp};
 
 use super::{segment, verify};
 use crate::Table;
@@ -309,7 +309,10 @@ impl<E: Env> Stack<E> {
             return Err(Drop::SourceUnspecified);
         }
         let interface = self.ip.interface(packet.link.iface).ok_or(Drop::UnknownInterface)?;
-        segment(interface, meta, &packet.envelope.src, &packet.envelope.dst, packet.l4())
+        let Envelope { src, dst, .. } = packet.envelope;
+        let mut key = super::Look::NONE.key;
+        segment(interface, meta, &src, &dst, packet.l4(), &mut key)?;
+        Ok((key, tcp::parse(packet.l4())?))
     }
 
     fn tcp_segment(

@@ -4,12 +4,12 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_pkt::{Iface, Offloads};
-use clearway_wire::{Mac, Malformed};
+use clearway_wire::{Mac, Malformed, Segment};
 use proptest::prelude::*;
 
 use super::*;
 use crate::testing::*;
-use crate::{InterfaceSpec, Link, Table};
+use crate::{InterfaceSpec, Link};
 
 fn seg(src_port: u16, dst_port: u16) -> Segment {
     Segment { src_port, dst_port, flags: clearway_wire::Flags::SYN, ..Segment::default() }
@@ -90,6 +90,7 @@ fn broken_tcp_headers_are_refused() {
         for offset in [0, 0x40, 0x60, 0xf0] {
             let mut l4 = tcp_segment(src, dst, &seg(1, 2), b"");
             l4[12] = offset;
+            l4[16..18].fill(0);
             clearway_wire::tcp::fill_checksum(&addr(src), &addr(dst), &mut l4);
             let p = packet(src, dst, Proto::TCP, &l4);
             assert_eq!(why(&mut net, &p), Drop::Malformed(Malformed::TcpBadOffset), "{offset:x}");
