@@ -302,14 +302,16 @@ fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 31 + i / 251) as u8).collect()
 }
 
+/// Says which packets are lost: which end sent it, its number, and the packet.
+type Lose = std::boxed::Box<dyn FnMut(usize, u64, &[u8]) -> bool>;
+
 /// Two stacks and a wire that takes time, and loses what the test says.
 struct World {
     now: Instant,
     ends: [Net; 2],
     delay: Duration,
     wire: VecDeque<(Instant, usize, Vec<u8>)>,
-    /// Says which packets are lost: which end sent it, its number, and the packet.
-    lose: std::boxed::Box<dyn FnMut(usize, u64, &[u8]) -> bool>,
+    lose: Lose,
     sent: u64,
 }
 

@@ -167,7 +167,7 @@ fn bursts_of_acks_neither_stop_growth_nor_deepen_a_cut() {
             for _ in 0..cwnd / 1_000 {
                 cc.on_ack(&ack(now, 1_000, cc.is_limited()), &rtt);
             }
-            una = una + cwnd;
+            una += cwnd;
             now += Duration::from_micros(50);
         }
         assert!(cc.cwnd() >= before + 5_000, "{kind:?}: {} after {before}", cc.cwnd());

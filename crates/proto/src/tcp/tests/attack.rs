@@ -93,7 +93,7 @@ fn an_old_timestamp_is_dropped_and_answered_but_a_reset_needs_none() {
 fn after_24_days_of_silence_any_timestamp_is_good() {
     let opts = TcpOptions { ts: Some((0x9000_0000, 0)), ..TcpOptions::NONE };
     let mut b = Bench::connected(config(), opts, 8000);
-    b.net.now = b.net.now + secs(25 * 24 * 3600);
+    b.net.now += secs(25 * 24 * 3600);
     b.stamps = Some((5, b.stamps.unwrap().1));
     assert_eq!(b.inject(ACK, 1, 1, 8000, b"back again"), None);
     assert_eq!(b.read_all(), b"back again");
@@ -174,7 +174,7 @@ fn both_sequence_spaces_pass_zero_and_the_middle_of_the_circle() {
         let mut b = Bench::new(plain());
         b.peer_iss = Seq(target);
         // Our number grows by one every 4 microseconds.
-        b.net.now = b.net.now + Duration::from_micros(4 * u64::from(Seq(target).since(iss)));
+        b.net.now += Duration::from_micros(4 * u64::from(Seq(target).since(iss)));
         b.listen(8);
         b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE }, 60_000);
         assert_eq!(b.iss, Seq(target));

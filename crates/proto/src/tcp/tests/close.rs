@@ -268,9 +268,9 @@ fn a_full_time_wait_table_lets_the_oldest_go() {
     let mut b = Bench::new(config);
     b.listen(8);
     for _ in 0..3 {
-        b.peer_iss = b.peer_iss + 1_000_000;
+        b.peer_iss += 1_000_000;
         // Another port each time.
-        b.net.now = b.net.now + ms(10);
+        b.net.now += ms(10);
         let port = 5000 + b.net.stack.tcp.wait.len() as u16;
         let syn = Segment { src_port: port + 10 * b.counters().passive_opens as u16, ..b.segment(SYN, 0, 0, 8000) };
         let src_port = syn.src_port;
