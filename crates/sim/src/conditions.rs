@@ -80,6 +80,10 @@ pub struct Conditions {
     pub table: u16,
     /// What the devices do.
     pub device: Device,
+    /// The devices join received segments.
+    pub joins: bool,
+    /// The devices let frames wait for others before they tell of them.
+    pub moderation: Duration,
     /// How bad the link is.
     pub weather: Weather,
     /// Each direction of the link.
@@ -115,16 +119,27 @@ impl Conditions {
             accepting: rng.chance(500_000),
         });
         let table = if rng.chance(100_000) { 1 } else { 0 };
-        Conditions { v6, framing, mtu, table, device, weather, rules, storm, hosts, near, buf_len }
+        let joins = rng.chance(250_000);
+        let moderation = Duration::from_micros(*pick(rng, &[0, 0, 0, 20, 500]));
+        Conditions { v6, framing, mtu, table, device, joins, moderation, weather, rules, storm, hosts, near, buf_len }
     }
 
     /// How many bytes a scenario should move at most, so that a slow link does not make it last for ever.
     pub fn bytes(&self, rng: &mut Rng, most: u64) -> u64 {
         let rate = self.rules.iter().map(|r| r.rate).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
-        // Ten seconds' worth.
-        let most = most.min((rate / 8).saturating_mul(10));
+        // Ten seconds' worth of the link, and two hundred windows: with a long way and late acknowledgements, each takes up to a second.
+        let most = most.min((rate / 8).saturating_mul(10)).min(self.window() * 200);
         let small = [0, 1, 100, 1459, 1460, 1461, 10_000];
         if rng.chance(200_000) { *pick(rng, &small) } else { rng.between(1, most) }
+    }
+
+    /// The least that a host is sure to have under way at a time, in bytes.
+    fn window(&self) -> u64 {
+        let rx = |spec: &HostSpec| match spec.rx {
+            RxKind::Chain { limit, .. } => limit / 4,
+            RxKind::Ring { limit, .. } => limit,
+        };
+        u64::from(self.hosts.iter().map(|spec| rx(spec).min(spec.tx.2)).min().unwrap_or(0))
     }
 
     /// What the devices offer the stack.

@@ -10,6 +10,7 @@ use clearway_proto::{Config, Drop, Stack};
 
 use crate::actor::{Actor, SharedLedger};
 use crate::buf::{BufPool, SimBuf};
+use crate::coalesce::Train;
 use crate::nic::{Handed, NicSink, Port, verdict};
 use crate::stores::{Open, SimEnv, SimRx, SimTx};
 
@@ -90,6 +91,8 @@ pub struct Host {
     pub ports: Vec<Port>,
     /// Frames that wait in its devices.
     pub inbox: VecDeque<Waiting>,
+    /// When frames that wait in its devices are told of.
+    pub inbox_due: Instant,
     /// It has vanished: it neither takes nor sends anything.
     pub gone: bool,
     /// The device has room again, or frames that waited for others are told of.
@@ -122,17 +125,22 @@ impl Host {
             RxKind::Ring { chunks, chunk_len, limit } => SimRx::ring(RingRx::new(chunks, chunk_len, limit), &open_rx),
         };
         let tx = SimTx::new(RingTx::new(spec.tx.0, spec.tx.1, spec.tx.2), &open_tx);
+        let mut stack = Stack::new(spec.config.clone(), rx, tx);
+        let pool = BufPool::new(spec.buffers, buf_len);
+        let spare = pool.clone();
+        stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
         Host {
             name: spec.name,
-            stack: Stack::new(spec.config.clone(), rx, tx),
+            stack,
             actor: Actor::new(ledger.clone(), spec.chunk),
             ports: Vec::new(),
             inbox: VecDeque::new(),
+            inbox_due: Instant::ZERO,
             gone: false,
             wake: Instant::NEVER,
             given: 0,
             starved: 0,
-            pool: BufPool::new(spec.buffers, buf_len),
+            pool,
             open_rx,
             open_tx,
             idle: (0, Instant::ZERO),
@@ -151,7 +159,8 @@ impl Host {
         if self.touched {
             return Instant::ZERO;
         }
-        self.stack.next_deadline().min(self.actor.next_timer()).min(self.wake)
+        let inbox = if self.inbox.is_empty() { Instant::NEVER } else { self.inbox_due };
+        self.stack.next_deadline().min(self.actor.next_timer()).min(self.wake).min(inbox)
     }
 
     /// One turn of its loop: take, look at timers, let the application act, send. `room`: frames that each device takes.
@@ -176,8 +185,11 @@ impl Host {
 
     fn take(&mut self, now: Instant, turn: &mut Turn, tell_drops: bool) {
         while self.burst.room() > 0 {
-            let Some(waiting) = self.inbox.pop_front() else { break };
+            let Some(mut waiting) = self.inbox.pop_front() else { break };
             let port = &self.ports[usize::from(waiting.iface.0)];
+            if port.joins {
+                join(port, &mut waiting, &mut self.inbox);
+            }
             let Some(buf) = self.pool.copy_of(&waiting.bytes) else {
                 self.starved += 1;
                 continue;
@@ -202,5 +214,22 @@ impl Host {
             self.stack.ingest(now, &mut self.burst);
         }
         self.burst.clear();
+    }
+}
+
+/// Joins the frames that follow `first` in the device to it, as many as belong to it.
+fn join(port: &Port, first: &mut Waiting, inbox: &mut VecDeque<Waiting>) {
+    let Some(mut train) = Train::begin(port.framing, &first.bytes) else { return };
+    let mut count = 0;
+    while let Some(next) = inbox.front() {
+        if next.iface != first.iface || !train.join(port.framing, &next.bytes) {
+            break;
+        }
+        inbox.pop_front();
+        count += 1;
+    }
+    if count > 0 {
+        first.bytes = train.bytes;
+        first.segment_size = train.segment_size;
     }
 }

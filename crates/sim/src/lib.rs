@@ -7,6 +7,7 @@
 pub mod actor;
 pub mod buf;
 pub mod checks;
+pub mod coalesce;
 pub mod conditions;
 pub mod datagrams;
 pub mod frame;

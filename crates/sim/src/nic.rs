@@ -26,6 +26,8 @@ pub struct Port {
     pub checks: bool,
     /// Large segments travel whole, as between two virtual machines of one host.
     pub passes_large: bool,
+    /// It joins received segments of one flow (LRO, GRO).
+    pub joins: bool,
     /// Frames wait this long for others before the stack is told of them (interrupt moderation).
     pub moderation: Duration,
 }

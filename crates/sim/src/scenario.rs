@@ -64,6 +64,8 @@ scenarios! {
     "route_change"      FAIR,  network::route_change,   "the route moves to another link in flight";
     "address_change"    FAIR,  network::address_change, "an address goes away under its connections";
     "vrf"               FAIR,  network::vrf,            "the same addresses in two routing tables";
+    "crowd"             ANY,   network::crowd,          "many hosts on one link, each talking to each";
+    "loopback"          CLEAR, network::loopback,       "a host talks to itself";
     "flood"             WARY_FAIR, attack::flood,       "a SYN flood from random sources beside honest connections";
     "garbage"           WARY,  attack::garbage,         "random and mutated frames beside a transfer";
     "blind_reset"       WARY_FAIR, attack::blind,       "a stranger who knows the endpoints guesses sequence numbers";

@@ -151,13 +151,13 @@ impl Stage {
     /// Adds a conversation that `a` begins after a while; returns its number.
     pub fn converse(&mut self, wait: Duration, conversation: Conversation) -> usize {
         let number = self.world.ledger.borrow_mut().add(conversation);
-        let spec = self.connect_spec(A, None, self.service());
+        let spec = self.connect_spec(None, self.service());
         self.world.after(wait, move |w| connect(w, A, number, 0, spec));
         number
     }
 
     /// How a host connects.
-    pub fn connect_spec(&self, _host: usize, local: Option<Endpoint>, remote: Endpoint) -> ConnectSpec {
+    pub fn connect_spec(&self, local: Option<Endpoint>, remote: Endpoint) -> ConnectSpec {
         ConnectSpec { table: self.table(), local, remote, token: 0, options: ConnOptions::default() }
     }
 
@@ -212,20 +212,44 @@ pub fn join_as(
     let cidr = Cidr::new(addr, prefix_len).expect("a prefix of its family");
     let spec = InterfaceSpec { link: kind, mtu: conditions.mtu, offloads, table };
     let iface = interface(world, host, spec, cidr);
-    let port = Port {
+    let port = device(conditions, link, mac);
+    world.attach(host, iface, port, rules);
+    world.observer.know(addr);
+    iface
+}
+
+/// The device at one end of a link.
+fn device(conditions: &Conditions, link: usize, mac: Mac) -> Port {
+    Port {
         link,
         end: 0,
         framing: conditions.framing,
         mac,
         mtu: conditions.mtu,
-        offloads,
+        offloads: conditions.offloads(),
         checks: conditions.device != Device::Plain,
         passes_large: conditions.device == Device::PassesLarge,
-        moderation: Duration::ZERO,
-    };
-    world.attach(host, iface, port, rules);
+        joins: conditions.joins && conditions.device != Device::Trusted && conditions.device != Device::PassesLarge,
+        moderation: conditions.moderation,
+    }
+}
+
+/// The address of a host for itself.
+pub fn loopback_addr(v6: bool) -> Addr {
+    if v6 { Addr::v6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]) } else { Addr::v4([127, 0, 0, 1]) }
+}
+
+/// Gives a host an interface to itself, over a link of its own.
+pub fn join_loopback(world: &mut World, conditions: &Conditions, host: usize, link: usize) {
+    let addr = loopback_addr(conditions.v6);
+    let cidr = Cidr::new(addr, if conditions.v6 { 128 } else { 8 }).expect("a prefix of its family");
+    let offloads = conditions.offloads();
+    let table = Table(conditions.table);
+    let spec = InterfaceSpec { link: ProtoLink::Loopback, mtu: conditions.mtu, offloads, table };
+    let iface = interface(world, host, spec, cidr);
+    let port = device(conditions, link, mac(host, usize::from(iface.0)));
+    world.attach(host, iface, port, Rules::clean(Duration::ZERO));
     world.observer.know(addr);
-    iface
 }
 
 fn interface(world: &mut World, host: usize, spec: InterfaceSpec, cidr: Cidr) -> Iface {

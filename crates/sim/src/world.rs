@@ -260,7 +260,7 @@ impl World {
         }
         for host in 0..self.hosts.len() {
             let h = &self.hosts[host];
-            if !h.gone && (!h.inbox.is_empty() || h.next_turn() <= self.now) {
+            if h.next_turn() <= self.now {
                 self.turns_of(host);
             }
         }
@@ -503,6 +503,9 @@ impl World {
             if !plain || view.checksum_is_valid() {
                 self.observer.arrived(self.links[port.link].domain, &view, self.now);
             }
+        }
+        if h.inbox.is_empty() {
+            h.inbox_due = self.now + port.moderation;
         }
         h.inbox.push_back(waiting);
     }

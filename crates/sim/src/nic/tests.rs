@@ -17,6 +17,7 @@ fn port(framing: Framing) -> Port {
         offloads,
         checks: true,
         passes_large: false,
+        joins: false,
         moderation: Duration::ZERO,
     }
 }

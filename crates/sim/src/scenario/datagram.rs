@@ -53,7 +53,8 @@ fn post(stage: &mut Stage, longest: u64) -> u64 {
             h.touched = true;
             h.actor.datagrams.send(&mut h.stack, 0, to, number, len as usize);
         });
-        at = at + stage.millis(2, 300);
+        // Time for the link address to become known.
+        at = at + if number == 0 { Duration::from_secs(2) } else { stage.millis(2, 300) };
     }
     let end = stage.world.began + at + Duration::from_secs(60);
     stage.world.quiet_until(end);

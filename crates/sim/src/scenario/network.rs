@@ -5,6 +5,8 @@ use clearway_proto::{Keepalive, NextHop, Table};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::life::listen_also;
+use crate::conditions::{Device, pick};
+use crate::frame::Framing;
 use crate::link::{Bursts, Narrow, Rules};
 use crate::stage::{self, A, B, PORT, Stage};
 use crate::talk::Expect;
@@ -172,7 +174,7 @@ pub(super) fn route_change(stage: &mut Stage) {
     let (n, m) = (stage.bytes(2_000_000), stage.bytes(2_000_000));
     let talk = stage.exchange(n, m);
     let number = stage.world.ledger.borrow_mut().add(talk);
-    let spec = stage.connect_spec(A, Some(Endpoint::new(own(A), 0)), Endpoint::new(own(B), PORT));
+    let spec = stage.connect_spec(Some(Endpoint::new(own(A), 0)), Endpoint::new(own(B), PORT));
     stage.world.after(Duration::ZERO, move |w| stage::connect(w, A, number, 0, spec));
     for i in 0..stage.rng.between(1, 6) {
         let when = stage.millis(0, 2_000);
@@ -242,9 +244,62 @@ pub(super) fn vrf(stage: &mut Stage) {
             let table = if host == A { stage.table() } else { Table(other) };
             let port = 3000 + number as u16 / 2;
             let local = Some(Endpoint::new(stage.addr(A), port));
-            let spec = clearway_proto::ConnectSpec { table, ..stage.connect_spec(host, local, stage.service()) };
+            let spec = clearway_proto::ConnectSpec { table, ..stage.connect_spec(local, stage.service()) };
             let wait = stage.millis(0, 500);
             stage.world.after(wait, move |w| stage::connect(w, host, number, 0, spec));
         }
+    }
+}
+
+/// Up to six hosts on one Ethernet; each may talk to each.
+pub(super) fn crowd(stage: &mut Stage) {
+    if stage.conditions.framing == Framing::Raw {
+        // A link without addresses has two ends.
+        return transfer(stage, 500_000);
+    }
+    let conditions = stage.conditions.clone();
+    let mut hosts = vec![A, B];
+    for _ in 0..stage.rng.between(1, 4) {
+        let host = stage.world.add_host(&stage::third(&conditions.hosts[A]), conditions.buf_len);
+        stage::join(&mut stage.world, &conditions, host, 0, 0, conditions.rules[A]);
+        hosts.push(host);
+    }
+    let table = stage.table();
+    for host in &hosts {
+        listen_also(stage, *host, PORT, table);
+    }
+    for _ in 0..stage.rng.between(3, 15) {
+        let from = *pick(&mut stage.rng, &hosts);
+        let to = *pick(&mut stage.rng, &hosts);
+        if from == to {
+            continue;
+        }
+        let (n, m) = (stage.bytes(200_000), stage.bytes(200_000));
+        let talk = stage.exchange(n, m);
+        let number = stage.world.ledger.borrow_mut().add(talk);
+        let spec = stage.connect_spec(None, Endpoint::new(stage.addr(to), PORT));
+        let wait = stage.millis(0, 2_000);
+        stage.world.after(wait, move |w| stage::connect(w, from, number, 0, spec));
+    }
+}
+
+/// Over an interface that gives back what it is given.
+pub(super) fn loopback(stage: &mut Stage) {
+    let mut conditions = stage.conditions.clone();
+    conditions.framing = Framing::Raw;
+    conditions.mtu = *pick(&mut stage.rng, &[65_535, 65_535, 1500]);
+    conditions.device = *pick(&mut stage.rng, &[Device::Plain, Device::Trusted, Device::PassesLarge]);
+    let link = stage.world.add_link(Framing::Raw, conditions.table);
+    stage::join_loopback(&mut stage.world, &conditions, A, link);
+    let local = stage::loopback_addr(conditions.v6);
+    let table = stage.table();
+    listen_also(stage, A, PORT, table);
+    for _ in 0..stage.rng.between(1, 5) {
+        let (n, m) = (stage.bytes(500_000), stage.bytes(500_000));
+        let talk = stage.exchange(n, m);
+        let number = stage.world.ledger.borrow_mut().add(talk);
+        let spec = stage.connect_spec(None, Endpoint::new(local, PORT));
+        let wait = stage.millis(0, 500);
+        stage.world.after(wait, move |w| stage::connect(w, A, number, 0, spec));
     }
 }

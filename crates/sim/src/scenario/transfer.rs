@@ -79,8 +79,8 @@ pub(super) fn zero_window(stage: &mut Stage) {
     let bytes = u64::from(limit) * stage.rng.between(1, 4) + stage.rng.below(3);
     let mut talk = stage.exchange(bytes, 0);
     talk.parts[1].reading = Reading::Late(sleep);
-    // A connection that its owner has let go of need not probe for ever.
-    talk.parts[0].acts.push(Act::AwaitAcked);
+    // A connection that its owner has let go of need not probe for ever; so `a` stays until `b` has read everything.
+    talk.parts[1].acts = vec![Act::AwaitEnd, Act::Shutdown];
     if stage.rng.chance(300_000) {
         talk.parts[0].options.keepalive = Some(clearway_proto::Keepalive {
             idle: Duration::from_secs(30),
