@@ -7,7 +7,7 @@ mod turn;
 
 use clearway_base::{Handle, Instant};
 use clearway_pkt::{Iface, Segmentation, Sink, TxMeta};
-use clearway_wire::{Addr, EtherType, Mac, Proto, eth, ipv4, ipv6, ipv6_ext, tcp, udp};
+use clearway_wire::{EtherType, Mac, Proto, Sum, checksum, eth, ipv4, ipv6, ipv6_ext, tcp, udp};
 
 use crate::counters::Counters;
 use crate::flow::FlowKey;
@@ -101,22 +101,15 @@ enum Exit {
     Waiting { place: u32, to: Handle<Neighbour> },
 }
 
-/// Room for one IP packet. Letting it go without [`Room::finish`] and [`IpOut::commit`] changes nothing.
+/// Room for one IP packet, its headers below the transport written already. Letting it go without [`Room::finish`] and [`IpOut::commit`] changes nothing.
 pub(crate) struct Room<'r> {
     frame: &'r mut [u8],
-    local: Addr,
-    remote: Addr,
     exit: Exit,
+    l4_len: u32,
     link_len: u8,
+    /// 20 or 40, which tells the family too.
     ip_len: u8,
-    proto: Proto,
-    tos: u8,
-    ttl: u8,
     checksum: ChecksumBy,
-    l4_len: usize,
-    v4_id: u16,
-    /// For IPv4: the offset in bytes and whether more follow, when this is a fragment; DF is then off.
-    v4_fragment: Option<(u16, bool)>,
 }
 
 /// Who makes the transport checksum.
@@ -149,7 +142,7 @@ impl<S: Sink> IpOut<'_, S> {
     ///
     /// # Errors
     /// [`OutError::Full`]: nothing more can leave now. Otherwise this packet cannot leave at all.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(
         &mut self,
         cache: &mut RouteCache,
@@ -160,7 +153,8 @@ impl<S: Sink> IpOut<'_, S> {
         ttl: u8,
     ) -> Result<Room<'_>, OutError> {
         let station = self.station(cache, key)?;
-        let id = if proto == Proto::TCP { 0 } else { self.ip.rng.next_u32() as u16 };
+        // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
+        let v4_id = if proto == Proto::TCP { 0 } else { self.ip.rng.next_u32() as u16 };
         let interface = self.ip.ifaces.get(usize::from(station.iface.0)).ok_or(OutError::NoRoute)?;
         let offloads = interface.offloads;
         let (link_len, mac) = (interface.link_len, interface.mac);
@@ -181,34 +175,47 @@ impl<S: Sink> IpOut<'_, S> {
                 (Exit::Waiting { place, to }, frame)
             }
         };
+        let is_v4 = ip_len == ipv4::HEADER_LEN;
         if link_len != 0 {
-            let ethertype = if key.local.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
-            eth::emit(station.mac, mac, ethertype, frame);
+            eth::emit(station.mac, mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, frame);
         }
-        let checksum = match (offloads.trusted_link, offloads.tx_checksum) {
+        let out = &mut frame[usize::from(link_len)..];
+        if is_v4 {
+            let header = ipv4::Header {
+                src: key.local,
+                dst: key.remote,
+                proto,
+                tos,
+                ttl,
+                id: v4_id,
+                dont_fragment: proto == Proto::TCP,
+                more_fragments: false,
+                fragment_offset: 0,
+                payload_len: l4_len as u16,
+            };
+            ipv4::emit(&header, out);
+        } else {
+            let header = ipv6::Header {
+                src: key.local,
+                dst: key.remote,
+                next: proto,
+                traffic_class: tos,
+                flow_label: 0,
+                hop_limit: ttl,
+                payload_len: l4_len as u16,
+            };
+            ipv6::emit(&header, out);
+        }
+        let made_by = match (offloads.trusted_link, offloads.tx_checksum) {
             (true, _) => ChecksumBy::Nobody,
             (false, true) => ChecksumBy::Device,
             (false, false) => ChecksumBy::Software,
         };
-        Ok(Room {
-            frame,
-            local: key.local,
-            remote: key.remote,
-            exit,
-            link_len,
-            ip_len: ip_len as u8,
-            proto,
-            tos,
-            ttl,
-            checksum,
-            l4_len,
-            v4_id: id,
-            v4_fragment: None,
-        })
+        Ok(Room { frame, exit, l4_len: l4_len as u32, link_len, ip_len: ip_len as u8, checksum: made_by })
     }
 
     /// Hands a finished packet to the device, or to the neighbour it waits for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit(&mut self, done: Finished) {
         match done.exit {
             Exit::Device(iface) => {
@@ -238,7 +245,7 @@ impl<S: Sink> IpOut<'_, S> {
         Ok(PathInfo { mtu: station.mtu, max_tcp_segmented_payload: packet.saturating_sub(headers) })
     }
 
-    #[inline]
+    #[inline(always)]
     fn station(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
         if cache.generation == self.ip.generation() {
             let mac = match cache.neighbour {
@@ -312,7 +319,7 @@ impl<S: Sink> IpOut<'_, S> {
         let own = &mut own[..head.len()];
         own.copy_from_slice(head);
         if transport == Transport::Udp {
-            let sum = clearway_wire::checksum::sum(body);
+            let sum = checksum::sum(body);
             udp::fill_checksum_with(&key.local, &key.remote, own, sum, body.len());
         }
         // RFC 7739 5.3: an identification that nobody can guess from another.
@@ -325,8 +332,7 @@ impl<S: Sink> IpOut<'_, S> {
             let outer = if key.local.is_v4() { proto } else { Proto::FRAGMENT };
             let mut room = self.begin(cache, key, outer, fragment_head + len, tos, ttl)?;
             if key.local.is_v4() {
-                room.v4_id = id as u16;
-                room.v4_fragment = Some((offset as u16, more));
+                room.make_v4_fragment(id as u16, offset as u16, more);
             } else {
                 ipv6_ext::emit_fragment(proto, offset as u16, more, id, room.l4());
             }
@@ -388,91 +394,102 @@ fn copy_part(offset: usize, head: &[u8], body: &[u8], out: &mut [u8]) {
 }
 
 impl Room<'_> {
+    #[inline]
+    fn l4_at(&self) -> usize {
+        usize::from(self.link_len) + usize::from(self.ip_len)
+    }
+
+    #[inline]
+    fn is_v4(&self) -> bool {
+        usize::from(self.ip_len) == ipv4::HEADER_LEN
+    }
+
     /// Where transport header and payload are written: exactly the length asked for, holding anything.
     #[inline]
     pub(crate) fn l4(&mut self) -> &mut [u8] {
-        let at = usize::from(self.link_len) + usize::from(self.ip_len);
-        &mut self.frame[at..at + self.l4_len]
+        let at = self.l4_at();
+        &mut self.frame[at..at + self.l4_len as usize]
     }
 
-    /// Writes the IP header and the transport checksum; the first `used` bytes of [`Room::l4`] are the packet's.
-    #[inline]
-    pub(crate) fn finish(mut self, used: usize, transport: Transport) -> Finished {
-        let used = used.min(self.l4_len);
-        self.write_ip(used);
-        let meta = self.checksum(used, transport);
-        let len = usize::from(self.link_len) + usize::from(self.ip_len) + used;
-        Finished { exit: self.exit, len, meta }
-    }
-
-    #[inline]
-    fn write_ip(&mut self, used: usize) {
-        let out = &mut self.frame[usize::from(self.link_len)..];
-        if usize::from(self.ip_len) == ipv6::HEADER_LEN {
-            let header = ipv6::Header {
-                src: self.local,
-                dst: self.remote,
-                next: self.proto,
-                traffic_class: self.tos,
-                flow_label: 0,
-                hop_limit: self.ttl,
-                payload_len: used as u16,
-            };
-            ipv6::emit(&header, out);
-            return;
+    /// Makes the transport checksum; the first `used` bytes of [`Room::l4`] are the packet's.
+    #[inline(always)]
+    pub(crate) fn finish(self, used: usize, transport: Transport) -> Finished {
+        let used = used.min(self.l4_len as usize);
+        let at = self.l4_at();
+        if used != self.l4_len as usize {
+            set_payload_len(&mut self.frame[usize::from(self.link_len)..at], used as u16);
         }
-        let (fragment_offset, more_fragments) = self.v4_fragment.unwrap_or((0, false));
-        let header = ipv4::Header {
-            src: self.local,
-            dst: self.remote,
-            proto: self.proto,
-            tos: self.tos,
-            ttl: self.ttl,
-            // RFC 6864 4.1: in a packet that may not be fragmented it means nothing, and so it betrays nothing.
-            id: self.v4_id,
-            dont_fragment: self.proto == Proto::TCP,
-            more_fragments,
-            fragment_offset,
-            payload_len: used as u16,
-        };
-        ipv4::emit(&header, out);
-    }
-
-    #[inline]
-    fn checksum(&mut self, used: usize, transport: Transport) -> TxMeta {
-        let at = usize::from(self.link_len) + usize::from(self.ip_len);
-        let (local, remote) = (self.local, self.remote);
-        let l4 = &mut self.frame[at..at + used];
         let mut meta = TxMeta::default();
-        match transport {
-            Transport::Whole => return meta,
+        // Which field, and who fills it.
+        let (field, proto, by) = match transport {
+            Transport::Whole => return Finished { exit: self.exit, len: at + used, meta },
             Transport::Tcp { header_len, segment_size } => {
+                let mut by = self.checksum;
                 if segment_size != 0 {
                     meta.segmentation = Segmentation::Tcp(segment_size);
                     meta.header_len = at as u16 + u16::from(header_len);
+                    // Who cuts makes the checksums of the pieces.
+                    by = ChecksumBy::Device;
                 }
-                match self.checksum {
-                    ChecksumBy::Software if segment_size == 0 => tcp::fill_checksum(&local, &remote, l4),
-                    ChecksumBy::Nobody if segment_size == 0 => {}
-                    _ => {
-                        tcp::fill_partial_checksum(&local, &remote, used as u32, l4);
-                        (meta.checksum_start, meta.checksum_offset) = (at as u16, 16);
-                    }
-                }
+                (16, Proto::TCP, by)
             }
-            Transport::Udp => match self.checksum {
-                ChecksumBy::Software => udp::fill_checksum(&local, &remote, l4),
-                ChecksumBy::Device => {
-                    udp::fill_partial_checksum(&local, &remote, used as u32, l4);
-                    (meta.checksum_start, meta.checksum_offset) = (at as u16, 6);
-                }
-                // Zero means "none" over IPv4 and is forbidden over IPv6, where a reader that does look must find something.
-                ChecksumBy::Nobody if remote.is_v6() => udp::fill_checksum(&local, &remote, l4),
-                ChecksumBy::Nobody => {}
-            },
+            // Zero means "none" over IPv4 and is forbidden over IPv6, where a reader that does look must find something.
+            Transport::Udp if self.checksum == ChecksumBy::Nobody && !self.is_v4() => {
+                (6, Proto::UDP, ChecksumBy::Software)
+            }
+            Transport::Udp => (6, Proto::UDP, self.checksum),
+        };
+        let sum = match by {
+            ChecksumBy::Nobody => return Finished { exit: self.exit, len: at + used, meta },
+            ChecksumBy::Software => {
+                self.pseudo(proto, used).combine(checksum::sum(&self.frame[at..at + used])).finish()
+            }
+            ChecksumBy::Device => {
+                (meta.checksum_start, meta.checksum_offset) = (at as u16, field as u16);
+                self.pseudo(proto, used).fold()
+            }
+        };
+        // RFC 768: a checksum of zero is sent as all ones. For TCP the two mean the same.
+        let sum = if sum == 0 && by == ChecksumBy::Software { 0xffff } else { sum };
+        if let Some(place) = self.frame.get_mut(at + field..at + field + 2) {
+            place.copy_from_slice(&sum.to_be_bytes());
         }
-        meta
+        Finished { exit: self.exit, len: at + used, meta }
     }
+
+    /// The sum of the pseudo header, whose addresses are those of the IP header before it.
+    #[inline]
+    fn pseudo(&self, proto: Proto, len: usize) -> Sum {
+        let end = self.l4_at();
+        let addresses = if self.is_v4() { 8 } else { 32 };
+        checksum::sum(&self.frame[end - addresses..end]).add16(proto.0.into()).add32(len as u32)
+    }
+
+    /// Turns the header into that of a fragment.
+    fn make_v4_fragment(&mut self, id: u16, offset: u16, more: bool) {
+        let at = usize::from(self.link_len);
+        let Some(header) = self.frame.get_mut(at..at + ipv4::HEADER_LEN) else { return };
+        header[4..6].copy_from_slice(&id.to_be_bytes());
+        header[6..8].copy_from_slice(&(u16::from(more) << 13 | offset >> 3).to_be_bytes());
+        fill_header_checksum(header);
+    }
+}
+
+/// Writes another payload length into an IP header.
+#[cold]
+fn set_payload_len(header: &mut [u8], len: u16) {
+    if header.len() == ipv6::HEADER_LEN {
+        header[4..6].copy_from_slice(&len.to_be_bytes());
+    } else {
+        header[2..4].copy_from_slice(&(len + ipv4::HEADER_LEN as u16).to_be_bytes());
+        fill_header_checksum(header);
+    }
+}
+
+fn fill_header_checksum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum = checksum::sum(header).finish();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 #[cfg(test)]

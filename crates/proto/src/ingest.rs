@@ -160,7 +160,7 @@ impl<E: Env> Stack<E> {
 }
 
 /// Recognises the common case and its plain faults; anything else stays slow.
-#[inline]
+#[inline(never)]
 fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta, look: &mut Look) {
     let Some(interface) = ip.interface(meta.iface).filter(|i| i.up) else { return };
     let packet = if interface.is_ethernet() {

@@ -76,12 +76,12 @@ impl Locals {
     }
 
     /// What `addr` is to us, when it is ours at all. `iface` is where the packet came from, and matters for link-local addresses.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, table: Table, iface: Iface, addr: &Addr) -> Option<&Local> {
         self.index(scope_of(table, iface, addr), addr).and_then(|index| self.entries.get(index))
     }
 
-    #[inline]
+    #[inline(always)]
     fn index(&self, scope: u32, addr: &Addr) -> Option<usize> {
         let mut at = self.home(scope, addr);
         loop {
