@@ -48,9 +48,10 @@ pub struct Stack<E: Env> {
 
 impl<E: Env> Stack<E> {
     /// A stack over two stores. All memory for its tables is reserved here.
-    pub fn new(config: Config, rx: E::Rx, tx: E::Tx) -> Stack<E> {
+    pub fn new(mut config: Config, rx: E::Rx, tx: E::Tx) -> Stack<E> {
+        let tcp = Tcp::new(&mut config, rx, tx);
         let (ip, replies, udp) = (Ip::new(&config), Replies::new(&config), Udp::new(&config));
-        let (scratch, tcp) = (Scratch::new(&config), Tcp::new(&config, rx, tx));
+        let scratch = Scratch::new(&config);
         Stack { config, counters: Counters::default(), ip, replies, udp, scratch, tcp }
     }
 

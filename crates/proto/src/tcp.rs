@@ -151,14 +151,14 @@ pub(crate) struct Tcp<E: Env> {
 }
 
 impl<E: Env> Tcp<E> {
-    /// Tables of the sizes that the configuration says.
-    pub(crate) fn new(config: &Config, mut rx: E::Rx, tx: E::Tx) -> Tcp<E> {
-        let room = rx.open(0).map_or(u32::MAX, |queue| {
-            let room = rx.room(&queue);
+    /// Tables of the sizes that the configuration says. The receive window is bounded by what the store takes of a new connection, in `config` too:
+    /// a scale that suits a larger one could say no window of such a store at all.
+    pub(crate) fn new(config: &mut Config, mut rx: E::Rx, tx: E::Tx) -> Tcp<E> {
+        if let Some(queue) = rx.open(0) {
+            config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.room(&queue));
             rx.close(queue);
-            room
-        });
-        let first_window = window::syn_field(room.min(config.tcp.max_receive_window));
+        }
+        let first_window = window::syn_field(config.tcp.max_receive_window);
         let limits = &config.limits;
         let secret = Secret::new(&config.secret);
         let word = |at: usize| {
