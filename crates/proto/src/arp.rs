@@ -15,19 +15,19 @@ use crate::reply::{LinkWhat, Replies, ReplyLink};
 /// An address is defended at most once in this time (RFC 5227 2.4 b, DEFEND_INTERVAL).
 pub(crate) const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Takes an ARP packet in. `from` is the frame's source.
+/// Takes an ARP packet in.
 pub(crate) fn ingest(
     now: Instant,
     ip: &mut Ip,
     counters: &mut Counters,
     replies: &mut Replies,
-    (iface, from): (Iface, Mac),
+    iface: Iface,
     bytes: &[u8],
 ) -> Result<(), Drop> {
     let arp = arp::check(bytes)?;
     let table = ip.interface(iface).ok_or(Drop::UnknownInterface)?.table;
-    // A group is no station; and who speaks for another station is not to be believed.
-    if arp.sender_mac.is_multicast() || arp.sender_mac == Mac::ZERO || arp.sender_mac != from {
+    // A group is no station. That the frame comes from another station proves nothing: bonded links do so, and a liar would not.
+    if arp.sender_mac.is_multicast() || arp.sender_mac == Mac::ZERO {
         return Err(Drop::ArpBadSender);
     }
     if arp.sender.is_multicast() || arp.sender.is_limited_broadcast() || arp.sender.is_loopback() {

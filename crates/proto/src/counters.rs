@@ -105,7 +105,7 @@ reasons! {
     ArpNotForUs = "arp-not-for-us",
     /// An ARP reply that nobody asked for.
     ArpUnsolicited = "arp-unsolicited",
-    /// The hardware address in the ARP packet is a group address or not the frame's.
+    /// The sender of an ARP or neighbour-discovery packet cannot be one: a group address, a loopback address.
     ArpBadSender = "arp-bad-sender",
     /// Another host claims our IPv4 address (RFC 5227 2.4).
     ArpConflict = "arp-conflict",

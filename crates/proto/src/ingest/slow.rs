@@ -102,7 +102,7 @@ impl<E: Env> Stack<E> {
                 EtherType::IPV4 | EtherType::IPV6 => {}
                 EtherType::ARP => {
                     let Stack { ip, counters, replies, .. } = self;
-                    return arp::ingest(now, ip, counters, replies, (link.iface, from), packet);
+                    return arp::ingest(now, ip, counters, replies, link.iface, packet);
                 }
                 _ => return Err(Drop::UnknownEtherType),
             }
