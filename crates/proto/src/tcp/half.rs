@@ -190,6 +190,12 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpNoAck);
         }
         if seg.ack != half.iss + 1 {
+            // One copy of the SYN may have been answered with a cookie and a later one been remembered: the peer goes by the first answer.
+            if self.is_cookie(now, key, seg) {
+                let listener = half.listener;
+                self.forget_half(index);
+                return self.on_cookie(now, cx, key, listener, seg, meta, buf);
+            }
             cx.reset_for(key, seg, len);
             return Err(Drop::TcpBadAck);
         }

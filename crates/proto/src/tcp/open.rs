@@ -82,9 +82,9 @@ fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) {
             c.recent_at = seconds(now);
         }
     }
-    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) && !c.marks.has(Marks::ORPHAN) {
-        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it
-        // answers). Without an owner nobody is there to end it, so then only progress counts (THREATS 17).
+    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
+        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
+        // Without an owner this holds too, or written bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
         c.tries = 0;
         c.marks.clear(Marks::PROBING);
     }

@@ -164,9 +164,15 @@ impl<E: Env> Tcp<E> {
         cx.reply(key, answer, tos, ttl);
     }
 
+    /// Whether `seg` acknowledges a cookie that we gave to its sender.
+    pub(super) fn is_cookie(&self, now: Instant, key: &FlowKey, seg: &Segment) -> bool {
+        let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
+        self.cookies_until >= now && cookie::check(&self.secret, local, remote, seg.seq - 1, seg.ack - 1, now).is_some()
+    }
+
     /// An ACK for a listener: a cookie that comes back, perhaps.
     #[allow(clippy::too_many_arguments)]
-    fn on_cookie(
+    pub(super) fn on_cookie(
         &mut self,
         now: Instant,
         cx: &mut Cx<'_>,

@@ -91,7 +91,8 @@ fn on_retransmit<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &m
         return;
     }
     // A peer that took its window back over what is out and says so lives, and is to be waited for (RFC 9293 3.8.6.1).
-    let answers = c.snd.wnd == 0 && c.heard.ago(now) < c.times.sent.ago(now) && !c.marks.has(Marks::ORPHAN);
+    // The clock of both is coarse: an answer within the same tick counts as one.
+    let answers = c.snd.wnd == 0 && c.heard.ago(now) <= c.times.sent.ago(now);
     if !answers {
         c.tries = c.tries.saturating_add(1);
     }

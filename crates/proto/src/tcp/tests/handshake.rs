@@ -397,3 +397,26 @@ fn source_ports_differ_and_a_pair_in_use_is_refused() {
     let nowhere = ConnectSpec { remote: Endpoint::new(addr("192.0.2.1"), 1), ..spec(0) };
     assert_eq!(s.connect(now, nowhere), Err(ConnectError::NoRoute));
 }
+
+#[test]
+fn a_cookie_is_good_though_a_later_copy_of_the_syn_was_remembered() {
+    let mut b = Bench::new(plain());
+    let listener = b.listen(1);
+    syn_from(&mut b, 1, TcpOptions::NONE);
+    let other = b.one();
+    syn_from(&mut b, PEER_PORT, TcpOptions::NONE);
+    let cookie = b.one();
+    assert_eq!(b.counters().syn_cookies_sent, 1);
+    // The place becomes free, and the copy of the SYN gets it.
+    let reset = Segment { src_port: 1, ..b.segment(RST, 1, 0, 0) };
+    b.put(reset, &[]);
+    syn_from(&mut b, PEER_PORT, TcpOptions::NONE);
+    let remembered = b.one();
+    assert_ne!(remembered.seg.seq, cookie.seg.seq);
+    b.iss = cookie.seg.seq;
+    assert_eq!(b.inject(ACK, 1, 1, 8000, b"hello"), None);
+    let conn = b.net.stack.accept(listener).unwrap();
+    assert_eq!(b.net.stack.recv(conn).unwrap(), b"hello");
+    assert_eq!(b.net.stack.tcp.flows.len(), 1);
+    let _ = other;
+}
