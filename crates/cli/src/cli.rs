@@ -92,11 +92,4 @@ fn completions(shell: Shell) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_commands_are_described_without_contradiction() {
-        Cli::command().debug_assert();
-    }
-}
+mod tests;

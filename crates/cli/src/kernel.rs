@@ -27,6 +27,9 @@ const INBOX: usize = 128 * 1024;
 /// Sockets looked at per epoll_wait.
 const EVENTS: usize = 256;
 
+/// Ticks of 2^24 ns, about 17 ms.
+const TICK_SHIFT: u32 = 24;
+
 /// Names of listeners begin here, where no handle's bits reach.
 const LISTENERS: u64 = u64::MAX - 1_000;
 
@@ -136,6 +139,7 @@ struct Loop<S: Service> {
     service: S,
     places: Slab<Place<S::Talk>>,
     timers: Wheel,
+    listeners: Vec<TcpListener>,
 }
 
 impl<S: Service> Loop<S> {
@@ -216,6 +220,76 @@ impl<S: Service> Loop<S> {
     }
 }
 
+impl<S: Service> Loop<S> {
+    fn new(service: S, places: u32, now: Instant) -> anyhow::Result<Loop<S>> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let timers = Wheel::with_tick_shift(places, TICK_SHIFT, now);
+        Ok(Loop { epoll, service, places: Slab::new(places), timers, listeners: Vec::new() })
+    }
+
+    /// Listens, or connects.
+    fn open(&mut self, now: Instant, source: Source<'_>) -> anyhow::Result<()> {
+        match source {
+            Source::Listen(addresses) => {
+                for (index, address) in addresses.iter().enumerate() {
+                    let listener = TcpListener::bind(address).with_context(|| {
+                        format!("cannot listen on {address}. Choose a free port with -p, and addresses of this machine")
+                    })?;
+                    listener.set_nonblocking(true)?;
+                    let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENERS + index as u64);
+                    self.epoll.add(listener.as_fd(), event)?;
+                    self.listeners.push(listener);
+                }
+            }
+            Source::Connect(address, count) => {
+                for _ in 0..count {
+                    let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+                    self.add(now, stream);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `until` at most and does what there is to do; false when a signal asks for the end.
+    fn turn(&mut self, clock: &mut Clock, now: Instant, until: Instant) -> anyhow::Result<bool> {
+        let wait = until.min(self.timers.next_deadline()).since(now);
+        // Rounded up, so that a wait that ends is over.
+        let millis = u16::try_from(wait.as_millis() + 1).unwrap_or(u16::MAX);
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let count = match self.epoll.wait(&mut events, EpollTimeout::from(millis)) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        let time = clock.read();
+        self.service.tick(time);
+        for event in &events[..count] {
+            match event.data() {
+                SIGNALS => return Ok(false),
+                name if name >= LISTENERS => self.accept(time.now, (name - LISTENERS) as usize),
+                bits => {
+                    if let Some(handle) = Handle::from_bits(bits) {
+                        self.on_socket(time.now, handle, event.events());
+                    }
+                }
+            }
+        }
+        self.on_timers(time.now);
+        Ok(true)
+    }
+
+    fn accept(&mut self, now: Instant, listener: usize) {
+        while let Some(Ok((stream, _))) = self.listeners.get(listener).map(TcpListener::accept) {
+            self.add(now, stream);
+        }
+    }
+
+    fn report(&self) -> [CoreReport<S::Report>; 1] {
+        [CoreReport { app: self.service.report(), ..CoreReport::default() }]
+    }
+}
+
 /// Runs `service` until it is finished, a signal comes or `duration` is over.
 pub(crate) fn run<S: Service>(
     service: S,
@@ -227,71 +301,25 @@ pub(crate) fn run<S: Service>(
     let signals = Signals::take()?;
     let mut clock = Clock::new();
     let started = clock.read().now;
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    let timers = Wheel::with_tick_shift(places, 24, started);
-    let mut state = Loop { epoll, service, places: Slab::new(places), timers };
+    let mut state = Loop::new(service, places, started)?;
     state.epoll.add(signals.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, SIGNALS))?;
-    let mut listeners = Vec::new();
-    match source {
-        Source::Listen(addresses) => {
-            for (index, address) in addresses.iter().enumerate() {
-                let listener = TcpListener::bind(address).with_context(|| {
-                    format!("cannot listen on {address}. Choose a free port with -p, and addresses of this machine")
-                })?;
-                listener.set_nonblocking(true)?;
-                state.epoll.add(listener.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, LISTENERS + index as u64))?;
-                listeners.push(listener);
-            }
-        }
-        Source::Connect(address, count) => {
-            for _ in 0..count {
-                let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-                state.add(clock.read().now, stream);
-            }
-        }
-    }
+    state.open(started, source)?;
     watch.ready()?;
     let end = duration.map_or(Instant::NEVER, |duration| started + duration.into());
     let mut second = started;
-    let mut events = [EpollEvent::empty(); EVENTS];
     while !state.service.is_finished() {
-        let time = clock.read();
-        if time.now >= end {
+        let now = clock.read().now;
+        if now >= end {
             break;
         }
         let next_second = second + clearway_base::Duration::from_secs(1);
-        if time.now >= next_second {
-            let report = CoreReport { app: state.service.report(), ..CoreReport::default() };
-            watch.second(time.now.since(second).as_nanos() as f64 / 1e9, &[report])?;
-            second = time.now;
-            continue;
-        }
-        let until = next_second.min(end).min(state.timers.next_deadline()).since(time.now);
-        // Rounded up, so that a wait that ends is over.
-        let millis = u16::try_from(until.as_millis() + 1).unwrap_or(u16::MAX);
-        let count = match state.epoll.wait(&mut events, EpollTimeout::from(millis)) {
-            Ok(count) => count,
-            Err(nix::errno::Errno::EINTR) => 0,
-            Err(errno) => return Err(errno.into()),
-        };
-        let time = clock.read();
-        state.service.tick(time);
-        if events[..count].iter().any(|event| event.data() == SIGNALS) {
+        if now >= next_second {
+            watch.second(now.since(second).as_nanos() as f64 / 1e9, &state.report())?;
+            second = now;
+        } else if !state.turn(&mut clock, now, next_second.min(end))? {
             break;
         }
-        for event in &events[..count] {
-            if event.data() >= LISTENERS {
-                let Some(listener) = listeners.get((event.data() - LISTENERS) as usize) else { continue };
-                while let Ok((stream, _)) = listener.accept() {
-                    state.add(time.now, stream);
-                }
-            } else if let Some(handle) = Handle::from_bits(event.data()) {
-                state.on_socket(time.now, handle, event.events());
-            }
-        }
-        state.on_timers(time.now);
     }
     let seconds = clock.read().now.since(started).as_nanos() as f64 / 1e9;
-    let report = CoreReport { app: state.service.report(), ..CoreReport::default() };
-    watch.summary(seconds, &[report])
+    watch.summary(seconds, &state.report())
 }

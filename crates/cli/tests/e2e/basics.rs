@@ -140,6 +140,39 @@ fn packets_are_written_to_a_capture() {
 }
 
 #[test]
+fn a_device_that_goes_away_ends_it_with_a_sentence() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    let server = world.serve(&[]);
+    world.text("ip", &["link", "del", TAP]);
+    let (code, _) = server.wait();
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn two_ports_have_addresses_of_their_own() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    for line in ["tuntap add dev cw1 mode tap", "addr add 10.98.0.1/24 dev cw1", "link set cw1 up"] {
+        world.text("ip", &line.split(' ').collect::<Vec<_>>());
+    }
+    let ours = format!("{OURS_V4}/24");
+    let first = format!("tap:{TAP}");
+    let args =
+        ["http", "--port", &first, "--port", "tap:cw1", "-a", &ours, "-a", "10.98.0.2/24@1", "--json", "-l", "9"];
+    let server = world.clearway(&args);
+    for address in [OURS_V4, "10.98.0.2"] {
+        assert_eq!(world.text("curl", &["-s", "--max-time", "10", &format!("http://{address}/")]), "Clearway:");
+        assert!(world.text("ping", &["-c", "2", "-i", "0.05", "-W", "2", address]).contains("2 received"));
+    }
+    assert_eq!(server.summary()["requests"], 2);
+}
+
+#[test]
 fn two_cores_share_a_port_with_two_queues() {
     if !root() || clearway_cores() < 2 {
         return;

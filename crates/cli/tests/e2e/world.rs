@@ -16,24 +16,24 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The kernel's side of the device.
-pub const KERNEL_V4: &str = "10.99.0.1";
-pub const KERNEL_V6: &str = "fd99::1";
+pub(crate) const KERNEL_V4: &str = "10.99.0.1";
+pub(crate) const KERNEL_V6: &str = "fd99::1";
 /// Our stack's side.
-pub const OURS_V4: &str = "10.99.0.2";
-pub const OURS_V6: &str = "fd99::2";
+pub(crate) const OURS_V4: &str = "10.99.0.2";
+pub(crate) const OURS_V6: &str = "fd99::2";
 
 /// Our addresses, both families.
-pub fn ours() -> [IpAddr; 2] {
+pub(crate) fn ours() -> [IpAddr; 2] {
     [OURS_V4.parse().unwrap(), OURS_V6.parse().unwrap()]
 }
 
 /// The name of the device in every namespace.
-pub const TAP: &str = "cw0";
+pub(crate) const TAP: &str = "cw0";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Says why tests that need root do nothing without it. Every test begins with this.
-pub fn root() -> bool {
+pub(crate) fn root() -> bool {
     // Our own folder of the kernel's belongs to the user that we are.
     let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     if !root {
@@ -43,18 +43,18 @@ pub fn root() -> bool {
 }
 
 /// A namespace of its own, with a TAP device that the kernel has addresses on.
-pub struct World {
-    pub name: String,
-    pub folder: PathBuf,
+pub(crate) struct World {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
 }
 
 impl World {
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         World::with("mode tap")
     }
 
     /// `mode` as `ip tuntap` has it, such as `mode tap multi_queue`.
-    pub fn with(mode: &str) -> World {
+    pub(crate) fn with(mode: &str) -> World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("cwe2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(&name);
@@ -76,19 +76,19 @@ impl World {
     }
 
     /// A command that runs in the namespace.
-    pub fn command(&self, program: &str, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).args(args);
         command
     }
 
     /// Runs a program in the namespace to its end.
-    pub fn run(&self, program: &str, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, program: &str, args: &[&str]) -> Output {
         self.command(program, args).stdin(Stdio::null()).output().unwrap()
     }
 
     /// The same, when it has to succeed; its output.
-    pub fn text(&self, program: &str, args: &[&str]) -> String {
+    pub(crate) fn text(&self, program: &str, args: &[&str]) -> String {
         let output = self.run(program, args);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{program} {args:?}: {}\n{out}{err}", output.status);
@@ -96,7 +96,7 @@ impl World {
     }
 
     /// Runs `work` in a thread that lives in the namespace.
-    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let file = std::fs::File::open(format!("/run/netns/{}", self.name)).unwrap();
         thread::scope(|scope| {
             let thread = scope.spawn(move || {
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// A connection to our stack.
-    pub fn connect(&self, address: IpAddr, port: u16) -> std::io::Result<TcpStream> {
+    pub(crate) fn connect(&self, address: IpAddr, port: u16) -> std::io::Result<TcpStream> {
         self.inside(|| {
             let stream = TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
@@ -118,19 +118,19 @@ impl World {
     }
 
     /// Sends `request` and reads until the server closes; a reset counts as an end too.
-    pub fn ask(&self, request: &[u8]) -> String {
+    pub(crate) fn ask(&self, request: &[u8]) -> String {
         let mut stream = self.connect(ours()[0], 80).unwrap();
         stream.write_all(request).unwrap();
         read_to_end(&mut stream)
     }
 
     /// `clearway` on the device with both addresses, and `args` besides; it is ready when this returns.
-    pub fn serve(&self, args: &[&str]) -> Server {
+    pub(crate) fn serve(&self, args: &[&str]) -> Server {
         let port = format!("tap:{TAP}");
         self.serve_on(&port, args)
     }
 
-    pub fn serve_on(&self, port: &str, args: &[&str]) -> Server {
+    pub(crate) fn serve_on(&self, port: &str, args: &[&str]) -> Server {
         let (v4, v6) = (format!("{OURS_V4}/24"), format!("{OURS_V6}/64"));
         let mut all = vec!["http", "--port", port, "-a", &v4, "-a", &v6, "--json"];
         all.extend(args);
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// `clearway` with these arguments in the namespace; it is ready when this returns.
-    pub fn clearway(&self, args: &[&str]) -> Server {
+    pub(crate) fn clearway(&self, args: &[&str]) -> Server {
         let mut child = self
             .command(env!("CARGO_BIN_EXE_clearway"), args)
             .stdin(Stdio::null())
@@ -169,14 +169,14 @@ impl Drop for World {
 }
 
 /// A running `clearway`. `ip netns exec` becomes the program it runs, so the child is `clearway` itself.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     reader: Option<thread::JoinHandle<()>>,
 }
 
 impl Server {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -199,7 +199,7 @@ impl Server {
     }
 
     /// Waits for the end that comes by itself; exit code and the last event.
-    pub fn wait(mut self) -> (Option<i32>, Value) {
+    pub(crate) fn wait(mut self) -> (Option<i32>, Value) {
         let deadline = Instant::now() + 3 * PATIENCE;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "clearway does not end");
@@ -209,7 +209,7 @@ impl Server {
     }
 
     /// Sends a signal as Ctrl-C or a service manager does; exit code and summary.
-    pub fn stop(mut self, signal: Signal) -> (Option<i32>, Value) {
+    pub(crate) fn stop(mut self, signal: Signal) -> (Option<i32>, Value) {
         kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().unwrap().is_none() {
@@ -228,14 +228,14 @@ impl Server {
     }
 
     /// Stops it and asserts that it ended well; the summary.
-    pub fn summary(self) -> Value {
+    pub(crate) fn summary(self) -> Value {
         let (code, summary) = self.stop(Signal::SIGTERM);
         assert_eq!((code, &summary["event"]), (Some(0), &Value::from("summary")));
         summary
     }
 
     /// Processor time used so far, in clock ticks of 10 ms.
-    pub fn cpu_ticks(&self) -> u64 {
+    pub(crate) fn cpu_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
         // The name in parentheses may hold spaces; user and system time are the 14th and 15th fields.
         let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -258,7 +258,7 @@ fn run(program: &str, args: &[&str]) {
 }
 
 /// Reads until the other side closes or resets.
-pub fn read_to_end(stream: &mut TcpStream) -> String {
+pub(crate) fn read_to_end(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
     let mut piece = [0; 4096];
     loop {
@@ -273,7 +273,7 @@ pub fn read_to_end(stream: &mut TcpStream) -> String {
 }
 
 /// Reads exactly one response with a Content-Length.
-pub fn read_response(stream: &mut TcpStream) -> String {
+pub(crate) fn read_response(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
     let mut byte = [0; 1];
     while !all.ends_with(b"\r\n\r\n") {
