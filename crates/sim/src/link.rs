@@ -197,7 +197,10 @@ impl Direction {
 
     /// When the device takes a frame again, after it had no room.
     pub fn next_room(&self) -> Instant {
-        self.departures.front().copied().unwrap_or(Instant::ZERO)
+        // A large segment that was cut may have overfilled the queue: room is when fewer than the limit are left.
+        let over = (self.departures.len() + 1).saturating_sub(self.rules.queue.max(1) as usize);
+        let last = over.checked_sub(1).and_then(|at| self.departures.get(at));
+        last.copied().unwrap_or(Instant::ZERO)
     }
 
     fn depart(&mut self, now: Instant) {

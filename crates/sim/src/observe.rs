@@ -60,6 +60,8 @@ struct Half {
     /// The right edge of the window that this side offered: first place that the other may not use. As said, and as heard.
     edge_said: Option<i64>,
     edge_heard: Option<i64>,
+    /// The most that this side acknowledged.
+    acked: i64,
     /// The last timestamp value.
     tsval: Option<u32>,
     reset: bool,
@@ -194,7 +196,7 @@ impl Observer {
             *back = Half::default();
         }
         // Windows count from our number.
-        (back.edge_said, back.edge_heard) = (None, None);
+        (back.edge_said, back.edge_heard, back.acked) = (None, None, 0);
     }
 
     /// A segment reached the host that it is for, unharmed.
@@ -245,13 +247,21 @@ fn check_timestamps(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
     }
     let Some((tsval, _)) = seg.opts.ts else { return Err("the timestamps are missing".to_owned()) };
     if let Some(old) = mine.tsval {
-        if (tsval.wrapping_sub(old) as i32) < 0 {
+        // A segment that waited for a link address comes behind younger ones that did not.
+        let behind = old.wrapping_sub(tsval) as i32;
+        if behind > LONGEST_WAIT_MS {
             return Err(format!("the timestamp ran back from {old} to {tsval}"));
+        }
+        if behind > 0 {
+            return Ok(());
         }
     }
     mine.tsval = Some(tsval);
     Ok(())
 }
+
+/// No segment waits longer for a link address than three requests take, a second each.
+const LONGEST_WAIT_MS: i32 = 4_000;
 
 /// Nothing is acknowledged that did not arrive (RFC 9293 3.4), nor selectively (RFC 2018 4).
 fn check_ack(mine: &Half, theirs: &Half, seg: &Segment) -> Verdict {
@@ -280,6 +290,12 @@ fn check_window_said(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
     if finished || mine.settled.is_none() || mine.reset {
         return Ok(());
     }
+    // A segment that waited for a link address comes behind younger ones that did not, which acknowledged more.
+    let acked = theirs.place(seg.ack).unwrap_or(0);
+    if acked < mine.acked {
+        return Ok(());
+    }
+    mine.acked = acked;
     if let Some(old) = mine.edge_said {
         let grain = 1 << mine.scale().filter(|_| theirs.scale().is_some()).unwrap_or(0);
         if edge + grain <= old {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use clearway_base::{Duration, Instant, Rng};
 use clearway_pkt::Iface;
-use clearway_proto::Drop;
+use clearway_proto::{Drop, NeighbourState};
 use clearway_wire::{Mac, eth, ipv4};
 
 use crate::actor::{LastWords, Ledger, SharedLedger};
@@ -343,8 +343,10 @@ impl World {
     /// What the stack counted for a connection that ended must be what the link saw.
     fn compare_last_words(&mut self, host: usize) {
         let words = std::mem::take(&mut self.hosts[host].actor.last_words);
-        if self.hosts[host].stack.counters().neighbours.frames_dropped > 0 {
-            // Segments that waited for a link address and were dropped were sent, and the link did not see them.
+        let stack = &self.hosts[host].stack;
+        let asking = stack.neighbours().any(|n| n.state == NeighbourState::Incomplete);
+        if asking || stack.counters().neighbours.frames_dropped > 0 {
+            // Segments that wait for a link address, or waited in vain, were sent, and the link did not see them.
             return;
         }
         for LastWords { name, info } in words {
