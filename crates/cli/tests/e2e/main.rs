@@ -2,6 +2,7 @@
 
 mod basics;
 mod bulk;
+mod flood;
 mod http;
 mod load;
 mod world;
