@@ -185,12 +185,12 @@ impl Observer {
         // A SYN with a new number begins a new incarnation of the connection. A SYN-ACK with a new number is the next
         // cookie, or the answer to a handshake that was forgotten meanwhile: the other side's SYN is still the one that counts.
         let renewed = !half.announced.is_empty() && !seg.flags.ack();
-        if renewed || half.settled.is_some() {
+        if renewed || (half.settled.is_some() && half.end > 1) {
             *half = Half::default();
         }
         let scale = seg.opts.wscale.map(|s| s.min(14));
         half.announced.push(Announced { iss: seg.seq, scale, mss: seg.opts.mss, timestamps: seg.opts.ts.is_some() });
-        half.end = 1;
+        half.end = half.end.max(1);
         let back = self.halves.entry(name.back()).or_default();
         if renewed {
             *back = Half::default();

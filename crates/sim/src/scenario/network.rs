@@ -41,8 +41,9 @@ pub(super) fn blackhole(stage: &mut Stage) {
     survive(stage);
 }
 
-/// A handshake or a SYN-ACK may run out of retries in a long silence; a connection that is established does not.
+/// A handshake may run out of retries in a long silence, and so may a connection whose owner has let go; then the other side must learn of it.
 fn survive(stage: &mut Stage) {
+    watch(stage);
     for conversation in &mut stage.world.ledger.borrow_mut().conversations {
         conversation.expect = Expect::Prefix;
     }
@@ -50,7 +51,7 @@ fn survive(stage: &mut Stage) {
 
 /// Both sides probe a silent peer, so that they learn of its end even when they have nothing to send.
 pub(super) fn watch(stage: &mut Stage) {
-    let keepalive = Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), count: 5 };
+    let keepalive = Keepalive { idle: Duration::from_secs(120), interval: Duration::from_secs(30), count: 8 };
     for conversation in &mut stage.world.ledger.borrow_mut().conversations {
         for part in &mut conversation.parts {
             part.options.keepalive = Some(keepalive);
@@ -198,7 +199,6 @@ pub(super) fn route_change(stage: &mut Stage) {
 pub(super) fn address_change(stage: &mut Stage) {
     transfer(stage, 1_000_000);
     survive(stage);
-    watch(stage);
     stage.world.may_lack_route = true;
     let host = stage.rng.below(2) as usize;
     let addr = stage.addr(host);
