@@ -1,7 +1,7 @@
 //! A small stack and a judge over what it sends.
 
 use clearway_base::{Duration, Instant};
-use clearway_pkt::{Buf, Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
+use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::chain::ChainRx;
 use clearway_proto::store::ring::RingTx;
 use clearway_proto::{Config, Env, InterfaceSpec, Limits, Link, Stack, Table};
@@ -163,9 +163,11 @@ fn judge_packet(packet: &[u8]) {
             match ip.proto() {
                 Proto::TCP => judge_tcp(&ip.src(), &ip.dst(), ip.payload()),
                 Proto::UDP => {
-                    drop(udp::check(&ip.src(), &ip.dst(), ip.payload(), true).expect("a sent datagram is well-formed"))
+                    udp::check(&ip.src(), &ip.dst(), ip.payload(), true).expect("a sent datagram is well-formed");
                 }
-                Proto::ICMP => drop(icmpv4::check(ip.payload(), true).expect("a sent ICMP message is well-formed")),
+                Proto::ICMP => {
+                    icmpv4::check(ip.payload(), true).expect("a sent ICMP message is well-formed");
+                }
                 other => panic!("a packet of protocol {other:?} was sent"),
             }
         }
@@ -179,7 +181,9 @@ fn judge_packet(packet: &[u8]) {
             let (src, dst) = (ip.src(), ip.dst());
             match chain.upper {
                 Proto::TCP => judge_tcp(&src, &dst, upper),
-                Proto::UDP => drop(udp::check(&src, &dst, upper, true).expect("a sent datagram is well-formed")),
+                Proto::UDP => {
+                    udp::check(&src, &dst, upper, true).expect("a sent datagram is well-formed");
+                }
                 Proto::ICMPV6 => {
                     icmpv6::check(&src, &dst, ip.hop_limit(), upper, true)
                         .expect("a sent ICMPv6 message is well-formed");
