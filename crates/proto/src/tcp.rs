@@ -304,6 +304,10 @@ impl<E: Env> Tcp<E> {
     #[inline]
     fn settle(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
+        const WORK: Marks = Marks::GONE.with(Marks::TO_WAIT).with(Marks::REARM).with(Marks::EMIT);
+        if !c.marks.any(WORK) && c.events.is_empty() {
+            return;
+        }
         if c.marks.any(Marks::GONE.with(Marks::TO_WAIT)) {
             return self.leave(now, config, counters, index);
         }

@@ -253,7 +253,11 @@ fn emit_data<E: Env, S: Sink>(
             c.cc.set_burst(path.max_tcp_segmented_payload);
         }
         if c.outstanding() == 0 {
-            c.cc.on_idle(c.times.sent.ago(now), c.rtt.rto(&config.tcp));
+            let idle = c.times.sent.ago(now);
+            // No timeout is shorter than that, so a shorter pause needs no further thought.
+            if idle > config.tcp.rto_min {
+                c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
+            }
         }
         loop {
             let view = view(c, p, path.max_tcp_segmented_payload);
@@ -264,6 +268,9 @@ fn emit_data<E: Env, S: Sink>(
                     }
                     let sent = emit_span(now, c, p, config, out, span, fin, again)?;
                     quantum = quantum.saturating_sub(sent.max(1));
+                    if again == Again::New && span.end == view.end && fin == view.shut {
+                        break;
+                    }
                 }
                 Plan::Stop(why) => {
                     stopped(now, c, config, why);
@@ -296,6 +303,13 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     let usable = c.snd.usable();
     let unsent = !fin_sent && usable > 0 && (shut || end.gt(nxt));
     let cwnd = c.cc.cwnd();
+    let (next, allowance) = if c.recovery.phase() == Phase::Open && c.recovery.dupacks() == 0 && board.is_none() {
+        // Nothing is lost and nothing hints at it.
+        (if unsent { Next::New } else { Next::Nothing }, cwnd.saturating_sub(nxt.since(una)))
+    } else {
+        let allowance = c.recovery.allowance(cwnd, una, nxt, mss, board);
+        (c.recovery.next(una, nxt, mss, board, unsent), allowance)
+    };
     View {
         may_transmit: c.state.may_transmit(),
         una,
@@ -307,8 +321,8 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
         max_wnd: c.snd_ahead.max_wnd,
         mss,
         piece: (max_piece / mss * mss).max(mss),
-        next: c.recovery.next(una, nxt, mss, board, unsent),
-        allowance: c.recovery.allowance(cwnd, una, nxt, mss, board),
+        next,
+        allowance,
         small_unacked: c.snd_ahead.small.gt(una),
         nodelay: c.settings.nodelay(),
         cork: c.settings.cork(),
