@@ -69,6 +69,8 @@ pub enum What {
 pub struct Packet {
     /// Which of the script's connections it belongs to; 1 when the script does not say.
     pub flow: u8,
+    /// The stack under test may send it or not (`>?`).
+    pub optional: bool,
     /// Its congestion mark.
     pub ecn: Option<Ecn>,
     /// What is in it.

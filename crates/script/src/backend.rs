@@ -213,6 +213,12 @@ pub trait Backend {
     /// How far from its time a packet may be when the script does not say.
     fn tolerance(&self) -> Micros;
 
+    /// How much later still a packet may be that the stack had to wait so long for.
+    fn slack(&self, wait: Micros) -> Micros {
+        let _ = wait;
+        0
+    }
+
     /// How long a call may take that is not said to block.
     fn patience(&self) -> Micros;
 }

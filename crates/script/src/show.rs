@@ -77,7 +77,7 @@ fn flags(flags: Flags) -> String {
 
 /// A packet that the script speaks of.
 pub(crate) fn packet(packet: &Packet) -> String {
-    let mut text = String::new();
+    let mut text = String::from(if packet.optional { "(optional) " } else { "" });
     if packet.flow != 1 {
         let _ = write!(text, "{} ", packet.flow);
     }

@@ -16,7 +16,7 @@ use crate::event::ConnEvents;
 use crate::store::Env;
 
 /// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow start.
-const QUICK_ACKS: u8 = 16;
+pub(super) const QUICK_ACKS: u8 = 16;
 
 /// A segment in SYN-SENT.
 pub(crate) fn on_segment<E: Env>(

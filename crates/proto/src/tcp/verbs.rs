@@ -3,6 +3,7 @@
 use clearway_base::{Handle, Instant, Link, List};
 use clearway_wire::{Addr, Endpoint};
 
+use super::active::QUICK_ACKS;
 use super::conn::{Conn, Marks};
 use super::recovery;
 use super::state::State;
@@ -12,7 +13,7 @@ use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::listen_table::Listener;
-use crate::stack::{ConnId, ListenerId};
+use crate::stack::{ConnId, ListenerId, Stack};
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::{ConnectSpec, ListenSpec, Phase, TcpInfo};
 
@@ -389,6 +390,20 @@ impl<E: Env> Tcp<E> {
                 recovery::Phase::Timeout => Phase::Loss,
             },
         })
+    }
+}
+
+impl<E: Env> Stack<E> {
+    /// ACKs leave without delay for a while, as at the start of a connection, or from now on only when they are due (TCP_QUICKACK).
+    pub fn set_quick_ack(&mut self, conn: ConnId, on: bool) {
+        let Some(c) = self.tcp.owned_mut(conn) else { return };
+        c.quick = if on { QUICK_ACKS } else { 0 };
+        if on && c.delack.is_set() {
+            c.ack_now();
+            c.wants_turn();
+            let index = Tcp::<E>::handle(conn).map_or(0, |handle| handle.index());
+            self.tcp.settle(self.tcp.now, &self.config, &mut self.counters, index);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ const BEGIN: Instant = Instant::from_millis(1_000_000);
 /// Time goes on at least this much when a deadline that is due does not go away.
 const TICK: Duration = Duration::from_micros(50);
 /// The buffers of connections, unless the script sets others.
-const RECEIVE_BUFFER: u32 = 128 * 1024;
+const RECEIVE_BUFFER: u32 = 4 * 1024 * 1024;
 const SEND_BUFFER: u32 = 256 * 1024;
 /// Rounds of sending and looking at calls at one instant, before something must be wrong.
 const ROUNDS: usize = 10_000;

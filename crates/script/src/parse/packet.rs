@@ -20,11 +20,12 @@ const LETTERS: [(char, Flags); 9] = [
 
 impl Parser {
     pub(super) fn packet(&mut self, inbound: bool) -> Result<Packet, ParseError> {
+        let optional = !inbound && self.takes('?');
         let flow = match self.peek() {
             Token::Number(_) => self.number::<u8>()?,
             _ => 1,
         };
-        let mut packet = Packet { flow, ecn: None, body: Body::Udp(0) };
+        let mut packet = Packet { flow, optional, ecn: None, body: Body::Udp(0) };
         let (mut quoted, mut quoted_udp) = (None, None);
         while self.takes('[') {
             match self.peek() {

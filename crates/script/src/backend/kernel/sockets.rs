@@ -1,4 +1,4 @@
-//! What a script's calls do with the kernel's sockets. Each call runs on a thread of its own, because it may block.
+//! What a script's calls do with the kernel's sockets. A call that may block runs on a thread of its own.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,6 +74,19 @@ pub(super) fn ends(socket: &Shared, _net: &Net) -> Result<(Endpoint, Endpoint), 
         (Some(local), Some(remote)) => Ok((endpoint(local), endpoint(remote))),
         _ => Err("the socket is not connected".into()),
     }
+}
+
+/// Whether the operation has to wait before it can return.
+pub(super) fn must_wait(op: &Op, sockets: &BTreeMap<Fd, Shared>) -> bool {
+    let (fd, flags) = match op {
+        Op::Accept(fd) | Op::Read(fd, ..) => (fd, PollFlags::IN),
+        Op::Write(fd, ..) | Op::SendTo(fd, ..) => (fd, PollFlags::OUT),
+        Op::Connect(..) | Op::Poll(..) => return true,
+        _ => return false,
+    };
+    let Some(fd) = sockets.get(fd) else { return false };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(fd, flags)], Some(&now)), Ok(0))
 }
 
 /// What has to be done for an operation.

@@ -280,6 +280,9 @@ impl Sockets {
             Kind::Udp(id) => return self.read_datagram(stack, id, len),
             _ => return fail(Errno::NOT_CONNECTED),
         };
+        // A read ends before the urgent byte, so that the program can tell where it is.
+        let ahead = stack.urgent(id).map_or(len, |mark| mark.saturating_sub(1));
+        let len = if ahead == 0 { len } else { len.min(ahead) };
         let mut data = Vec::new();
         while data.len() < len as usize {
             match stack.recv(id) {
@@ -388,11 +391,14 @@ impl Sockets {
         let socket = self.get(fd);
         let options = &mut socket.options;
         match option {
-            // Addresses are free again at once here, acknowledgements have no mode, and the stores were made for the script's buffers.
-            SetOption::ReuseAddr(_)
-            | SetOption::QuickAck(_)
-            | SetOption::ReceiveBuffer(_)
-            | SetOption::SendBuffer(_) => {
+            SetOption::QuickAck(on) => {
+                if let Kind::Conn { id, .. } = socket.kind {
+                    stack.set_quick_ack(id, on);
+                }
+                return ok(0);
+            }
+            // Addresses are free again at once here, and the stores were made for the script's buffers.
+            SetOption::ReuseAddr(_) | SetOption::ReceiveBuffer(_) | SetOption::SendBuffer(_) => {
                 return ok(0);
             }
             SetOption::Linger(wait) => {
