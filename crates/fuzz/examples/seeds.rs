@@ -121,7 +121,10 @@ fn icmp6(message: &Icmpv6<'_>) -> Vec<u8> {
     bytes
 }
 
-fn frames() -> Vec<(&'static str, Vec<(u8, Vec<u8>)>)> {
+/// A name, and the records of one input: flags and a frame each.
+type Input = (&'static str, Vec<(u8, Vec<u8>)>);
+
+fn frames() -> Vec<Input> {
     let mut request = vec![0; arp::LEN];
     let question = arp::Arp {
         operation: arp::Operation::Request,
