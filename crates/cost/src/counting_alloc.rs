@@ -41,6 +41,6 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Allocations since the process began.
-pub fn count() -> u64 {
+pub(crate) fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
