@@ -88,11 +88,15 @@ pub(crate) fn has_unsent<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
     c.written(&p.tx) > sent || (c.marks.has(Marks::SHUT) && !c.marks.has(Marks::FIN_SENT))
 }
 
+/// Whether a SACK block lies within what we sent and is not acknowledged (RFC 2018 5).
+fn tells_news<E: Env>(c: &Conn<E>, seg: &Segment, una: Seq) -> bool {
+    seg.opts.sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt))
+}
+
 /// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
 fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Seq) -> SackUpdate {
     if c.sack.is_none() {
-        let tells_news = seg.opts.sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt));
-        if !(tells_news && c.marks.has(Marks::SACK)) {
+        if !(tells_news(c, seg, una) && c.marks.has(Marks::SACK)) {
             return SackUpdate::default();
         }
         c.sack.take(&mut p.boards, Scoreboard::new());
@@ -128,8 +132,8 @@ fn digest_news<E: Env>(
         occupies,
         ack_is_una: seg.ack == c.snd.una,
         window_changed,
-        // Without a free scoreboard, duplicates are counted as if there were no SACK.
-        sack: c.marks.has(Marks::SACK) && (!c.sack.is_none() || seg.opts.sack.is_empty()),
+        // News that found no free scoreboard are counted as if there were no SACK; blocks that tell none are no duplicates.
+        sack: c.marks.has(Marks::SACK) && !(c.sack.is_none() && tells_news(c, seg, una)),
         newly_sacked: sack.newly,
     });
     if acked == 0 && !dup {
