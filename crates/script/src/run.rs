@@ -230,7 +230,7 @@ impl<'a> Runner<'a> {
             }
             if now >= deadline {
                 let what = format!("no packet was sent until {}\n    expected {}", show::seconds(now), wanted());
-                return Err(Failure { pos: event.pos, what, late: false });
+                return Err(Failure { pos: event.pos, what, late: true });
             }
             self.backend.advance(deadline).map_err(|what| bench(event.pos, what))?;
             self.collect();
