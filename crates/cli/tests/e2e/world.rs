@@ -1,6 +1,6 @@
 //! A network namespace with a TAP device in it, a server on the device, and everything gone at the end, also when a test fails.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -265,7 +265,9 @@ pub(crate) fn read_to_end(stream: &mut TcpStream) -> String {
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(n) => all.extend_from_slice(&piece[..n]),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            // A read with a timeout is not taken up again by the kernel after the process was stopped for a moment.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("{error} after {} bytes", all.len()),
         }
     }
