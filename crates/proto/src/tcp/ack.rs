@@ -184,8 +184,9 @@ fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
         c.tell(ConnEvents::WRITABLE);
     }
     c.snd_ahead.small = c.snd_ahead.small.max(una);
+    // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
+    // that is too short for a late ACK would else fire again and again.
     c.tries = 0;
-    c.rtt.reset_backoff();
 }
 
 /// Loss recovery and congestion control hear of it.

@@ -196,7 +196,11 @@ impl<E: Env> Tcp<E> {
                 self.forget_half(index);
                 return self.on_cookie(now, cx, key, listener, seg, meta, buf);
             }
-            cx.reset_for(key, seg, len);
+            // As long as cookies may be under way, no reset: an honest peer whose first segment was lost sends its second, which carries
+            // no cookie, and then repeats the first.
+            if self.cookies_until < now {
+                cx.reset_for(key, seg, len);
+            }
             return Err(Drop::TcpBadAck);
         }
         let seeds = Seeds {

@@ -68,7 +68,7 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// Something new was acknowledged, so the doubling ends even when no sample could be taken (RFC 6298 5, last paragraph, allows it).
+    /// What the timer waited for in vain has come, and it was no acknowledgement of data: the handshake is done, or the window opened.
     pub(crate) fn reset_backoff(&mut self) {
         self.backoff = 0;
     }

@@ -2,7 +2,7 @@
 
 use clearway_base::Instant;
 use clearway_pkt::{Buf, RxMeta};
-use clearway_wire::{Segment, Seq};
+use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Marks};
 use super::reasm::{self, Reasm};
@@ -52,7 +52,7 @@ pub(crate) fn step_7_text<E: Env>(
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
     }
-    plan_ack(now, c, cx);
+    plan_ack(now, c, cx, seg.flags.contains(Flags::PSH));
     if kept < cut.len {
         c.ack_now();
         return Err(Drop::TcpStoreFull);
@@ -83,8 +83,10 @@ fn measure<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
 
 /// When the ACK for data in order leaves (RFC 9293 3.8.6.3, RFC 5681 4.2): at once for every second full segment, and at the start of a
 /// connection, when the peer is in slow start and each ACK lets it go faster; else with the next segment, or after a short while.
+///
+/// A second segment behind which more was waiting (it was not pushed) counts as full however small it is: such are the peer's full segments.
 #[inline]
-fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
+fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
     if c.quick > 0 {
         c.quick -= 1;
         c.ack_now();
@@ -92,6 +94,8 @@ fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
         c.ack_now();
     } else if !c.delack.is_set() {
         c.set_delack(now + cx.config.tcp.delayed_ack);
+    } else if !pushed {
+        c.ack_now();
     }
 }
 

@@ -96,7 +96,7 @@ fn each_timeout_doubles_up_to_the_upper_bound_and_a_sample_ends_it() {
 }
 
 #[test]
-fn progress_without_a_sample_ends_the_doubling() {
+fn the_doubling_can_be_ended_without_a_sample() {
     let mut rtt = Rtt::new();
     rtt.on_sample(ms(100), 0, MSS);
     let before = rtt.rto(&config());
