@@ -136,7 +136,8 @@ impl Conditions {
     /// The least that a host is sure to have under way at a time, in bytes.
     fn window(&self) -> u64 {
         let rx = |spec: &HostSpec| match spec.rx {
-            RxKind::Chain { limit, .. } => limit / 4,
+            // Each buffer may hold a segment of no more than a hundred bytes.
+            RxKind::Chain { limit, .. } => limit / self.buf_len as u32 * 50,
             RxKind::Ring { limit, .. } => limit,
         };
         u64::from(self.hosts.iter().map(|spec| rx(spec).min(spec.tx.2)).min().unwrap_or(0))

@@ -231,6 +231,7 @@ pub(super) fn overload(stage: &mut Stage) {
     if stage.rng.chance(200_000) {
         close_shop(stage);
     }
+    super::network::watch(stage);
 }
 
 /// The listener goes away while connections wait.
