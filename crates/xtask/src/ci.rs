@@ -137,9 +137,7 @@ fn fuzz(root: &Path) -> Result<Outcome> {
             "no crate has a test program tests/fuzz_replay.rs that replays fuzz/corpus".to_owned(),
         ));
     }
-    for package in &replays {
-        run(&mut cargo(root, &["test", "--quiet", "--package", package, "--test", "fuzz_replay"]))?;
-    }
+    run(&mut cargo(root, &["test", "--quiet", "--workspace", "--test", "fuzz_replay"]))?;
     Ok(Outcome::Holds(format!("{} targets", targets.len())))
 }
 

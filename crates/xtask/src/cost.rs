@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::programs;
 use crate::run::cargo;
 
 /// What to measure.
@@ -84,8 +85,7 @@ fn bounds(root: &Path) -> Result<BTreeMap<String, u64>> {
 
 fn build(root: &Path) -> Result<std::path::PathBuf> {
     crate::run::run(&mut cargo(root, &["build", "--release", "--quiet", "--package", "clearway-cost"]))?;
-    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root).no_deps().exec()?;
-    Ok(metadata.target_directory.join("release/clearway-cost").into())
+    Ok(programs::target(root)?.join("release/clearway-cost"))
 }
 
 // The handshakes and the warming up are in both runs, so the difference is that of the requests alone.

@@ -4,13 +4,14 @@
 //! asked for. So `cargo xtask` itself stays small, and its checks still run when one of those crates does not compile.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::packages::{has_example, packages};
-use crate::run::cargo;
+use crate::run::{cargo, run};
 
 /// Which seeds to run.
 #[derive(Args, Debug, Default)]
@@ -106,12 +107,21 @@ fn example(root: &Path, package: &str, name: &str, release: bool, arguments: &[S
     if !packages(root)?.iter().any(|known| known.name.as_str() == package && has_example(known, name)) {
         return Ok(Ran::Absent(format!("{package} has no example `{name}` in this tree")));
     }
-    let mut command = cargo(root, &["run", "--quiet", "--package", package, "--example", name]);
+    // With the whole workspace in view cargo chooses the same features of every dependency as for the tests, and so builds nothing twice.
+    let mut build = cargo(root, &["build", "--quiet", "--workspace", "--example", name]);
     if release {
-        command.arg("--release");
+        build.arg("--release");
     }
-    let status = command.arg("--").args(arguments).status()?;
+    run(&mut build)?;
+    let folder = if release { "release/examples" } else { "debug/examples" };
+    let program = target(root)?.join(folder).join(name);
+    let status = Command::new(program).current_dir(root).args(arguments).status()?;
     Ok(if status.success() { Ran::Held } else { Ran::Failed(format!("{name} failed ({status})")) })
+}
+
+/// Where cargo puts what it builds.
+pub fn target(root: &Path) -> Result<PathBuf> {
+    Ok(cargo_metadata::MetadataCommand::new().current_dir(root).no_deps().exec()?.target_directory.into())
 }
 
 /// The names of the fuzz targets, in order.
