@@ -16,7 +16,9 @@ use clearway_tap::TapQueue;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
-use crate::ast::Micros;
+use crate::ast::{Body, Icmp, IcmpKind, Micros, Packet};
+use crate::flow::Flow;
+use crate::{build, show};
 use sockets::{Outcome, Shared};
 
 pub use namespace::may_run;
@@ -47,7 +49,7 @@ impl Kernel {
         let mut fds = clearway_tap::open(&spec).map_err(|error| error.to_string())?;
         let fd = fds.pop().ok_or("the TUN device has no queue")?;
         namespace::settle(DEVICE, &net)?;
-        Ok(Kernel {
+        let mut kernel = Kernel {
             net,
             start: Instant::now(),
             queue: fd.into_queue(FramePool::new(PoolBudget::default())),
@@ -57,7 +59,30 @@ impl Kernel {
             next: 1,
             call: None,
             reply: None,
-        })
+        };
+        kernel.wait_until_ready()?;
+        Ok(kernel)
+    }
+
+    /// The kernel makes addresses and links ready in its own time, and drops packets until then: it is asked with echo requests.
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let icmp = Icmp { kind: IcmpKind::EchoRequest(1, 0), quoted: None, quoted_udp: None };
+        let packet = Packet { flow: 0, optional: false, ecn: None, body: Body::Icmp(icmp) };
+        let request = build::inbound(&self.net, &mut Flow::new(0, 0), &packet)?;
+        let remote = self.net.remote;
+        let is_reply = |sent: &Sent| show::view(&sent.bytes).is_some_and(|view| view.dst == remote);
+        for _ in 0..400 {
+            self.inject(&request)?;
+            self.advance(self.now() + 5_000)?;
+            if self.sent.iter().any(is_reply) {
+                // Nothing of this shall be left for the script.
+                thread::sleep(Duration::from_millis(2));
+                self.look()?;
+                self.sent.clear();
+                return Ok(());
+            }
+        }
+        Err("the kernel does not answer an echo request over the TUN device".into())
     }
 
     /// Script time begins now.
@@ -208,9 +233,9 @@ impl Backend for Kernel {
         20_000
     }
 
-    /// The kernel's timers are coarser the further away they are: up to an eighth, and only ever late.
+    /// The kernel's timers are coarser the further away they are: up to an eighth, and only ever late. As much again is for a busy machine.
     fn slack(&self, wait: Micros) -> Micros {
-        wait / 8
+        wait / 4
     }
 
     fn patience(&self) -> Micros {

@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 
@@ -48,6 +46,9 @@ pub fn may_run() -> Result<(), String> {
     if !fs::exists("/dev/net/tun").unwrap_or(false) {
         return Err("/dev/net/tun is not there: load the driver with `modprobe tun`".into());
     }
+    if Command::new("ip").arg("-V").output().is_err() {
+        return Err("`ip` is not there: install the package iproute2".into());
+    }
     // The namespace belongs to a thread that ends at once.
     match std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
         Ok(Ok(())) => Ok(()),
@@ -74,31 +75,11 @@ pub(super) fn settle(device: &str, net: &Net) -> Result<(), String> {
     ip(&["link", "set", device, "mtu", &mtu, "up"])?;
     if net.v6() {
         ip(&["-6", "addr", "add", &format!("{}/64", net.local), "dev", device, "nodad"])?;
-        ip(&["-6", "route", "add", "default", "dev", device])?;
-        wait_for_address(net)
+        ip(&["-6", "route", "add", "default", "dev", device])
     } else {
         ip(&["addr", "add", &format!("{}/24", net.local), "dev", device])?;
         ip(&["route", "add", "default", "dev", device])
     }
-}
-
-/// The kernel makes an IPv6 address ready in its own time, and drops packets to it until then.
-fn wait_for_address(net: &Net) -> Result<(), String> {
-    const TENTATIVE: u32 = 0x40;
-    let wanted: String = net.local.octets().iter().map(|byte| format!("{byte:02x}")).collect();
-    for _ in 0..1000 {
-        // Each line: address, interface, prefix length, scope, flags, name.
-        let text = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
-        let line = text.lines().find(|line| line.starts_with(&wanted));
-        let flags = line.and_then(|line| line.split_whitespace().nth(4)).map(|flags| u32::from_str_radix(flags, 16));
-        if let Some(Ok(flags)) = flags {
-            if flags & TENTATIVE == 0 {
-                return Ok(());
-            }
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    Err("the kernel does not make the IPv6 address ready".into())
 }
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
