@@ -3,8 +3,6 @@
 //! A list owns no memory: each entry carries a [`Link`] for each list it may be on, and an owner lends its links for the
 //! time of an operation. Every operation takes constant time.
 
-use crate::slab::Slab;
-
 /// The index that ends a list. No entry may have it.
 pub(crate) const NIL: u32 = u32::MAX;
 /// The mark of a link that is on no list. No entry may have this index.
@@ -48,27 +46,6 @@ impl Links for [Link] {
     #[inline]
     fn link(&mut self, index: u32) -> &mut Link {
         &mut self[index as usize]
-    }
-}
-
-/// The links of one kind inside the values of a slab; made by [`Slab::links`].
-pub struct SlabLinks<'a, T, F> {
-    slab: &'a mut Slab<T>,
-    field: F,
-}
-
-impl<T, F: Fn(&mut T) -> &mut Link> Links for SlabLinks<'_, T, F> {
-    #[inline]
-    fn link(&mut self, index: u32) -> &mut Link {
-        (self.field)(self.slab.by_index_mut(index).expect("an entry on a list is in the slab"))
-    }
-}
-
-impl<T> Slab<T> {
-    /// Lends the links that `field` picks out of each value: `ready.push_back(&mut slab.links(|c| &mut c.ready), index)`.
-    #[inline]
-    pub fn links<F: Fn(&mut T) -> &mut Link>(&mut self, field: F) -> SlabLinks<'_, T, F> {
-        SlabLinks { slab: self, field }
     }
 }
 

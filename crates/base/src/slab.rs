@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use crate::handle::Handle;
-use crate::list::NIL;
+use crate::list::{Link, Links, NIL};
 
 /// The generation of the first tenant of every place.
 const FIRST: NonZeroU32 = NonZeroU32::MIN;
@@ -189,10 +189,29 @@ impl<T> Slab<T> {
         })
     }
 
+    /// Lends the links that `field` picks out of each value: `ready.push_back(&mut slab.links(|c| &mut c.ready), index)`.
+    #[inline]
+    pub fn links<F: Fn(&mut T) -> &mut Link>(&mut self, field: F) -> SlabLinks<'_, T, F> {
+        SlabLinks { slab: self, field }
+    }
+
     /// The places ever used, opaque, so that a caller can prefetch one by its index before it needs the value.
     #[inline]
     pub fn entries(&self) -> &[Entry<T>] {
         &self.entries
+    }
+}
+
+/// The links of one kind inside the values of a slab; made by [`Slab::links`].
+pub struct SlabLinks<'a, T, F> {
+    slab: &'a mut Slab<T>,
+    field: F,
+}
+
+impl<T, F: Fn(&mut T) -> &mut Link> Links for SlabLinks<'_, T, F> {
+    #[inline]
+    fn link(&mut self, index: u32) -> &mut Link {
+        (self.field)(self.slab.by_index_mut(index).expect("an entry on a list is in the slab"))
     }
 }
 

@@ -40,28 +40,6 @@ fn marking_twice_is_marking_once() {
     assert!(ready.push_back(&mut links[..], 2));
 }
 
-#[test]
-fn entries_of_a_slab_can_be_on_two_lists_at_once() {
-    #[derive(Default)]
-    struct Connection {
-        ready: Link,
-        lru: Link,
-    }
-    let mut slab = Slab::new(3);
-    let (mut ready, mut lru) = (List::new(), List::new());
-    for _ in 0..3 {
-        let at = slab.insert(Connection::default()).unwrap().index();
-        lru.push_back(&mut slab.links(|c| &mut c.lru), at);
-    }
-    ready.push_back(&mut slab.links(|c| &mut c.ready), 1);
-    lru.move_to_back(&mut slab.links(|c| &mut c.lru), 0);
-    assert_eq!(lru.front(), Some(1));
-    assert_eq!(lru.back(), Some(0));
-    assert_eq!(lru.next(&mut slab.links(|c| &mut c.lru), 1), Some(2));
-    assert_eq!(ready.pop_front(&mut slab.links(|c| &mut c.ready)), Some(1));
-    assert_eq!(lru.len(), 3);
-}
-
 proptest! {
     #[test]
     fn behaves_as_a_deque(ops in prop::collection::vec((0..5_u8, 0..8_u32), 0..300)) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::list::List;
 use core::mem::size_of;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -114,6 +115,28 @@ fn iteration_shows_what_is_held_and_nothing_else() {
     slab.remove(handles[4]);
     slab.iter_mut().for_each(|(_, value)| *value += 10);
     assert_eq!(slab.iter().collect::<Vec<_>>(), vec![(handles[0], &10), (handles[2], &12), (handles[3], &13)]);
+}
+
+#[test]
+fn entries_of_a_slab_can_be_on_two_lists_at_once() {
+    #[derive(Default)]
+    struct Connection {
+        ready: Link,
+        lru: Link,
+    }
+    let mut slab = Slab::new(3);
+    let (mut ready, mut lru) = (List::new(), List::new());
+    for _ in 0..3 {
+        let at = slab.insert(Connection::default()).unwrap().index();
+        lru.push_back(&mut slab.links(|c| &mut c.lru), at);
+    }
+    ready.push_back(&mut slab.links(|c| &mut c.ready), 1);
+    lru.move_to_back(&mut slab.links(|c| &mut c.lru), 0);
+    assert_eq!(lru.front(), Some(1));
+    assert_eq!(lru.back(), Some(0));
+    assert_eq!(lru.next(&mut slab.links(|c| &mut c.lru), 1), Some(2));
+    assert_eq!(ready.pop_front(&mut slab.links(|c| &mut c.ready)), Some(1));
+    assert_eq!(lru.len(), 3);
 }
 
 proptest! {
