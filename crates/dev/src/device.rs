@@ -109,6 +109,28 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     }
 }
 
+/// What a wrapper says in an `impl Dev` of a port that lies in its field `below`: the link, and what wakes its owner, are that port's.
+macro_rules! same_link_as_below {
+    () => {
+        fn mtu(&self) -> usize {
+            self.below.mtu()
+        }
+
+        fn mac(&self) -> Option<$crate::Mac> {
+            self.below.mac()
+        }
+
+        fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.below.wait_fd()
+        }
+
+        fn must_poll(&self) -> bool {
+            self.below.must_poll()
+        }
+    };
+}
+pub(crate) use same_link_as_below;
+
 /// Bytes of an Ethernet header without a VLAN tag.
 pub const ETHERNET_LEN: usize = eth::HEADER_LEN;
 

@@ -4,15 +4,13 @@
 //! the stack, and cuts what the port below received as one large packet into its segments again. Put [`crate::Gso`] over it when
 //! the stack shall have segmentation all the same.
 
-use std::os::fd::BorrowedFd;
-
 use clearway_base::{Instant, Rng};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use crate::device::max_frame;
 use crate::gso::{Cut, finish_checksum, rewrite_checksum};
 use crate::lane::Room;
-use crate::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+use crate::{Dev, DevCounters, DevError, FramePool, RxDrop, TxDrop};
 
 mod impair;
 mod spec;
@@ -227,21 +225,7 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
         Offloads::default()
     }
 
-    fn mtu(&self) -> usize {
-        self.below.mtu()
-    }
-
-    fn mac(&self) -> Option<Mac> {
-        self.below.mac()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.below.wait_fd()
-    }
-
-    fn must_poll(&self) -> bool {
-        self.below.must_poll()
-    }
+    crate::device::same_link_as_below!();
 
     /// Received is what the stack got, sent is what the port below sent; what was lost there and here is added up.
     fn counters(&self) -> DevCounters {

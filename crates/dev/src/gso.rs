@@ -3,15 +3,13 @@
 //! A large packet looks like any other TCP or UDP packet, only longer than the link takes. Each piece gets a copy of its headers with what belongs to
 //! the piece: lengths, IPv4 identification, sequence number, flags, checksums.
 
-use std::os::fd::BorrowedFd;
-
 use clearway_base::Instant;
 use clearway_pkt::{Burst, Offloads, Segmentation, TxMeta};
 use clearway_wire::{Flags, Proto, Seq, checksum, tcp, udp};
 
 use crate::device::{ETHERNET_LEN, MAX_IP_PACKET, max_frame};
 use crate::layout::Layout;
-use crate::{Dev, DevCounters, DevError, Mac, TxDrop};
+use crate::{Dev, DevCounters, DevError, TxDrop};
 
 /// Why a packet cannot be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -268,21 +266,7 @@ impl<D: Dev> Dev for Gso<D> {
         }
     }
 
-    fn mtu(&self) -> usize {
-        self.below.mtu()
-    }
-
-    fn mac(&self) -> Option<Mac> {
-        self.below.mac()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.below.wait_fd()
-    }
-
-    fn must_poll(&self) -> bool {
-        self.below.must_poll()
-    }
+    crate::device::same_link_as_below!();
 
     /// What the port below counts, pieces one by one, and what was lost here.
     fn counters(&self) -> DevCounters {

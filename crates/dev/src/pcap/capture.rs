@@ -1,14 +1,13 @@
 //! A port that writes down what passes.
 
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
 
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
 
 use super::write::{Direction, PcapWriter};
 use crate::device::{MAX_IP_PACKET, max_frame};
-use crate::{Dev, DevCounters, DevError, Mac, TxDrop};
+use crate::{Dev, DevCounters, DevError, TxDrop};
 
 /// How much of a capture may be lost when the program is killed.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -131,21 +130,7 @@ impl<D: Dev, W: Write> Dev for Capture<D, W> {
         self.below.offloads()
     }
 
-    fn mtu(&self) -> usize {
-        self.below.mtu()
-    }
-
-    fn mac(&self) -> Option<Mac> {
-        self.below.mac()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.below.wait_fd()
-    }
-
-    fn must_poll(&self) -> bool {
-        self.below.must_poll()
-    }
+    crate::device::same_link_as_below!();
 
     fn counters(&self) -> DevCounters {
         self.below.counters().with_drops_of(&self.counters)
