@@ -1,90 +1,25 @@
-//! What is served, and the decision what a request gets.
+//! What all conversations of one core share, and the decision what a request gets.
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
 use std::time::SystemTime;
 
-use clearway_base::{Duration, Instant};
-use clearway_engine::{Ended, Io, Next, Service, Time};
+use clearway_base::Duration;
 
 use crate::body::Body;
+use crate::config::{Config, Timeouts};
 use crate::files::{Found, Missing, Root};
 use crate::page::{self, Date, Page, Persistence};
 use crate::request::{Head, Method};
-use crate::session::{Session, Timeouts, Transfer};
+use crate::stats::Stats;
 use crate::target::{self, Wanted};
+use crate::transfer::Transfer;
 
 /// The longest body that is read only to be thrown away, in bytes.
 const MAX_IGNORED_BODY: u64 = 1 << 20;
 
 /// How much of a body is made or read at a time. A larger piece would not be faster and would push the packets out of the cache.
 const PIECE: usize = 64 * 1024;
-
-/// What to serve.
-#[derive(Clone, Debug, Default)]
-pub struct Config {
-    /// Length of the fixed page in bytes; it answers every path when there is no root.
-    pub page_len: u64,
-    /// A folder whose files are served.
-    pub root: Option<PathBuf>,
-    /// For tests of transfers: PUT and POST to any path answer with length and SHA-256 of the body, and
-    /// `GET /random/BYTES?seed=NUMBER` with that many bytes of the sequence in [`crate::body::random`].
-    pub sink: bool,
-    /// How long things may take.
-    pub timeouts: Timeouts,
-}
-
-/// What a server has done so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections open now.
-    pub open: u64,
-    /// Responses begun, by the first digit of their status: 2xx, 3xx, 4xx, 5xx.
-    pub responses: [u64; 4],
-    /// Body bytes sent.
-    pub body_out: u64,
-    /// Body bytes received.
-    pub body_in: u64,
-    /// Deadlines that passed.
-    pub timeouts: u64,
-    /// Connections that failed under us (reset by the peer, timed out).
-    pub failed: u64,
-    /// Connections refused because the table of conversations was full.
-    pub refused: u64,
-}
-
-impl Stats {
-    /// Counts a response.
-    #[inline]
-    pub fn answered(&mut self, status: u16) {
-        let class = usize::from(status / 100).saturating_sub(2);
-        if let Some(count) = self.responses.get_mut(class) {
-            *count += 1;
-        }
-    }
-
-    /// All responses.
-    pub fn requests(&self) -> u64 {
-        self.responses.iter().sum()
-    }
-
-    /// Adds another core's counts.
-    pub fn add(&mut self, other: &Stats) {
-        self.accepted += other.accepted;
-        self.open += other.open;
-        for (mine, theirs) in self.responses.iter_mut().zip(other.responses) {
-            *mine += theirs;
-        }
-        self.body_out += other.body_out;
-        self.body_in += other.body_in;
-        self.timeouts += other.timeouts;
-        self.failed += other.failed;
-        self.refused += other.refused;
-    }
-}
 
 /// What a request gets.
 pub enum Plan {
@@ -296,53 +231,6 @@ impl Server {
             page::head(200, &self.date, persistence, body.len() as u64, "Content-Type: application/json\r\n");
         head.extend_from_slice(body.as_bytes());
         Transfer::new(head, Body::empty())
-    }
-}
-
-impl Service for Server {
-    type Talk = Session;
-    type Report = Stats;
-
-    #[inline]
-    fn tick(&mut self, time: Time) {
-        self.set_time(time.since_1970);
-    }
-
-    fn begin(&mut self, now: Instant) -> Session {
-        self.stats.accepted += 1;
-        self.stats.open += 1;
-        Session::new(now, &self.config.timeouts)
-    }
-
-    #[inline]
-    fn on_ready<I: Io>(&mut self, now: Instant, talk: &mut Session, io: &mut I) -> Next {
-        talk.on_ready(now, self, io)
-    }
-
-    #[inline]
-    fn deadline(&self, talk: &Session) -> Instant {
-        talk.deadline()
-    }
-
-    fn on_timeout<I: Io>(&mut self, now: Instant, talk: &mut Session, io: &mut I) -> Next {
-        talk.on_timeout(now, self, io)
-    }
-
-    fn is_idle(&self, talk: &Session) -> bool {
-        talk.is_idle()
-    }
-
-    fn end(&mut self, _talk: Option<Session>, why: Option<Ended>) {
-        self.stats.open -= 1;
-        match why {
-            Some(Ended::Failed(_)) => self.stats.failed += 1,
-            Some(Ended::NoRoom) => self.stats.refused += 1,
-            _ => {}
-        }
-    }
-
-    fn report(&self) -> Stats {
-        self.stats
     }
 }
 

@@ -1,37 +1,15 @@
 //! One connection's conversation: head, body, response, and again. It knows no socket and no stack; [`Io`] is all it sees of either.
 
-use clearway_base::{Duration, Instant};
+use clearway_base::Instant;
 use clearway_engine::{Io, Next};
 use sha2::{Digest, Sha256};
 
 use crate::body::Body;
+use crate::config::Timeouts;
 use crate::page::{self, Persistence};
 use crate::request::{Head, MAX_HEAD, Method, Parser, Reject};
 use crate::server::{Plan, Server};
-
-/// How long each part of a conversation may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timeouts {
-    /// From the first byte of a head to its last (408 after that).
-    pub head: Duration,
-    /// Between a response and the next request (a close without words).
-    pub idle: Duration,
-    /// Without any progress in a body, either way.
-    pub stall: Duration,
-    /// For the peer to read an answer that ends the connection, while its further bytes are thrown away (RFC 9112 9.6).
-    pub linger: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Timeouts {
-        Timeouts {
-            head: Duration::from_secs(10),
-            idle: Duration::from_secs(60),
-            stall: Duration::from_secs(60),
-            linger: Duration::from_secs(2),
-        }
-    }
-}
+use crate::transfer::Transfer;
 
 /// The state of one conversation. An idle one owns no memory besides itself.
 pub struct Session {
@@ -70,20 +48,6 @@ enum Answer {
     Digest(Sha256),
     /// What was planned from the head; the body is thrown away.
     Planned(Transfer),
-}
-
-/// A response under way: head bytes, then body bytes.
-pub struct Transfer {
-    head: Vec<u8>,
-    sent: usize,
-    body: Body,
-}
-
-impl Transfer {
-    /// Both from their starts.
-    pub fn new(head: Vec<u8>, body: Body) -> Transfer {
-        Transfer { head, sent: 0, body }
-    }
 }
 
 impl Session {

@@ -1,9 +1,10 @@
 use std::path::Path;
 
+use clearway_base::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::server::Config;
+use crate::config::Config;
 
 /// A connection made of two byte vectors; `limit` is how many bytes its send queue holds before somebody drains it.
 struct Wire {
