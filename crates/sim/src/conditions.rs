@@ -249,7 +249,7 @@ fn draw_host(rng: &mut Rng, name: &'static str, wants: &Wants, buf_len: usize) -
 
 fn draw_rx(rng: &mut Rng, small: bool, buf_len: usize) -> RxKind {
     if rng.chance(500_000) {
-        let buffers = if small { rng.between(4, 20) } else { rng.between(20, 500) };
+        let buffers = if small { rng.between(12, 30) } else { rng.between(20, 500) };
         RxKind::Chain { nodes: 16_384, limit: buffers as u32 * buf_len as u32 }
     } else {
         let limit = if small { rng.between(600, 20_000) as u32 } else { rng.between(20_000, 4_000_000) as u32 };

@@ -37,6 +37,8 @@ pub struct Seen {
     pub bytes: u64,
     /// Payload bytes that had been sent before.
     pub again: u64,
+    /// Another connection between the same ends came before or after, and these numbers are of the last one only.
+    pub renewed: bool,
     /// Segments.
     pub segments: u64,
 }
@@ -187,6 +189,7 @@ impl Observer {
         let renewed = !half.announced.is_empty() && !seg.flags.ack();
         if renewed || (half.settled.is_some() && half.end > 1) {
             *half = Half::default();
+            half.seen.renewed = true;
         }
         let scale = seg.opts.wscale.map(|s| s.min(14));
         half.announced.push(Announced { iss: seg.seq, scale, mss: seg.opts.mss, timestamps: seg.opts.ts.is_some() });
@@ -194,6 +197,7 @@ impl Observer {
         let back = self.halves.entry(name.back()).or_default();
         if renewed {
             *back = Half::default();
+            back.seen.renewed = true;
         }
         // Windows count from our number.
         (back.edge_said, back.edge_heard, back.acked) = (None, None, 0);

@@ -43,10 +43,10 @@ fn post(stage: &mut Stage, longest: u64) -> u64 {
     let mut at = Duration::ZERO;
     for number in 0..count {
         // The first one waits for a link address, where there is room for a few packets and not for many fragments.
-        let len = if number == 0 || stage.rng.chance(500_000) {
-            stage.rng.between(8, 1_400)
-        } else {
-            stage.rng.between(8, longest)
+        let len = match number {
+            0 => stage.rng.between(8, 1_000),
+            _ if stage.rng.chance(500_000) => stage.rng.between(8, 1_400),
+            _ => stage.rng.between(8, longest),
         };
         stage.world.after(at, move |w| {
             let h = &mut w.hosts[A];

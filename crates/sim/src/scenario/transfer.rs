@@ -25,7 +25,8 @@ pub(super) fn ping_pong(stage: &mut Stage) {
     for _ in 0..stage.rng.between(1, 5) {
         let turns = stage.rng.between(1, 100);
         let ask = stage.rng.between(1, 3_000);
-        let answer = stage.rng.between(1, 10_000);
+        let most = stage.bytes(10_000 * turns);
+        let answer = stage.rng.between(1, 10_000).min(most / turns + 1);
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for i in 1..=turns {
             a.extend([Act::Send(ask), Act::AwaitRead(answer * i)]);
