@@ -1,5 +1,7 @@
 //! What is emitted is checked as the same again, for random field values.
 
+mod common;
+
 use clearway_wire::arp::{Arp, Operation};
 use clearway_wire::eth::{self, Mac, Tag};
 use clearway_wire::icmpv4::{self, Icmpv4};
@@ -7,8 +9,9 @@ use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::ndp::{NdOption, Ndp, Options};
 use clearway_wire::pretty::Packet;
 use clearway_wire::{
-    Addr, EtherType, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, arp, checksum, ipv4, ipv6, ipv6_ext, tcp, udp,
+    Addr, EtherType, Proto, SackBlocks, Segment, Seq, TcpOptions, arp, checksum, ipv4, ipv6, ipv6_ext, tcp, udp,
 };
+use common::segment_with;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -46,26 +49,8 @@ prop_compose! {
     }
 }
 
-prop_compose! {
-    fn segment()(
-        ports in any::<(u16, u16)>(),
-        numbers in any::<(u32, u32)>(),
-        flags in any::<u8>(),
-        (wnd, urg) in any::<(u16, u16)>(),
-        opts in options(),
-    ) -> Segment {
-        Segment {
-            src_port: ports.0,
-            dst_port: ports.1,
-            seq: Seq(numbers.0),
-            ack: Seq(numbers.1),
-            flags: Flags(flags),
-            header_len: opts.header_len() as u8,
-            wnd,
-            urg,
-            opts,
-        }
-    }
+fn segment() -> impl Strategy<Value = Segment> {
+    segment_with(options())
 }
 
 proptest! {

@@ -1,11 +1,14 @@
 //! The crate against etherparse, an independent reader and writer of packets: both must see the same fields and the same checksums.
 
+mod common;
+
 use clearway_wire::eth::{self, Mac};
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::{
     Addr, EtherType, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, ipv4, ipv6, ipv6_ext, tcp, udp,
 };
+use common::segment_with;
 use etherparse::{
     IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6FlowLabel, Ipv6FragmentHeader,
     Ipv6Header, NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice,
@@ -14,33 +17,24 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 prop_compose! {
-    fn segment()(
-        ports in any::<(u16, u16)>(),
-        numbers in any::<(u32, u32)>(),
-        flags in any::<u8>(),
-        (wnd, urg) in any::<(u16, u16)>(),
+    /// Options with one block at most: etherparse is told of one.
+    fn options()(
         ts in any::<Option<(u32, u32)>>(),
         mss in any::<Option<u16>>(),
         wscale in any::<Option<u8>>(),
         sack_permitted in any::<bool>(),
         block in any::<Option<(u32, u32)>>(),
-    ) -> Segment {
+    ) -> TcpOptions {
         let mut opts = TcpOptions { ts, mss, wscale, sack_permitted, ..TcpOptions::NONE };
         if let Some((left, right)) = block {
             opts.sack.push(Seq(left), Seq(right));
         }
-        Segment {
-            src_port: ports.0,
-            dst_port: ports.1,
-            seq: Seq(numbers.0),
-            ack: Seq(numbers.1),
-            flags: Flags(flags),
-            header_len: opts.header_len() as u8,
-            wnd,
-            urg,
-            opts,
-        }
+        opts
     }
+}
+
+fn segment() -> impl Strategy<Value = Segment> {
+    segment_with(options())
 }
 
 /// Addresses of one family; the first byte keeps IPv6 away from the mapped prefix.
