@@ -173,6 +173,15 @@ impl Wheel {
     /// When `index` is not below the capacity.
     #[inline]
     pub fn arm_if_earlier(&mut self, index: u32, deadline: Instant) -> bool {
+        // The usual call: it fires early enough as it is. A tick is never before the whole ticks of its instant.
+        let whole = deadline.as_nanos() >> self.tick_shift;
+        if self.nodes.get(index as usize).is_some_and(|node| node.link.is_linked() && node.tick() <= whole) {
+            return false;
+        }
+        self.bring_forward(index, deadline)
+    }
+
+    fn bring_forward(&mut self, index: u32, deadline: Instant) -> bool {
         if !deadline.is_set() {
             return false;
         }

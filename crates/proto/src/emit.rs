@@ -3,6 +3,7 @@
 //! Room is asked for before any state changes. When a neighbour's link address is not known yet, the room is a place in the neighbour table instead
 //! of one in the device, and the sender need not care.
 
+mod segment;
 mod turn;
 
 use clearway_base::{Handle, Instant};

@@ -202,6 +202,12 @@ impl<E: Env> Tcp<E> {
         self.flows.candidate(self.flows.hash(key))
     }
 
+    /// As [`Tcp::lookup`], for a flow of IPv4 whose addresses are at hand.
+    #[inline(always)]
+    pub(crate) fn lookup_v4(&self, local: [u8; 4], remote: [u8; 4], key: &FlowKey) -> Option<FlowRef> {
+        self.flows.candidate(self.flows.hash_v4(local, remote, key))
+    }
+
     /// Asks the processor for the record, so that it is here when the segment is delivered.
     #[inline]
     pub(crate) fn prefetch(&self, flow: Option<FlowRef>) {
@@ -231,7 +237,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Takes a segment. `flow` is what [`Tcp::lookup`] said; an earlier segment of the same burst may have made it wrong. `buf` holds the payload.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn on_segment(
         &mut self,
@@ -245,6 +251,27 @@ impl<E: Env> Tcp<E> {
     ) -> Result<(), Drop> {
         self.now = now;
         cx.counters.tcp.segs_in += 1;
+        match flow {
+            Some(at) if at.phase() == LifePhase::Open && self.is_at(at, key) => {
+                self.deliver(now, cx, at.index(), seg, meta, buf)
+            }
+            _ => self.on_other_segment(now, cx, key, flow, seg, meta, buf),
+        }
+    }
+
+    /// A segment that is not for an open connection, or whose flow was not where it seemed to be.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
+    fn on_other_segment(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        key: &FlowKey,
+        flow: Option<FlowRef>,
+        seg: &Segment,
+        meta: &RxMeta,
+        buf: E::Buf,
+    ) -> Result<(), Drop> {
         let at = match flow {
             Some(at) if self.is_at(at, key) => Some(at),
             _ => self.find(key),
@@ -275,7 +302,7 @@ impl<E: Env> Tcp<E> {
         if c.marks.has(Marks::TO_WAIT) {
             self.last_ack(now, cx, index);
         }
-        self.settle(now, cx.config, cx.counters, index);
+        self.settle_here(now, cx.config, cx.counters, index);
         result
     }
 
@@ -301,8 +328,13 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Puts the connection on the lists that its marks ask for, and ends it when they say so.
-    #[inline]
     fn settle(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+        self.settle_here(now, config, counters, index);
+    }
+
+    /// [`Tcp::settle`], without a call: for where every segment passes.
+    #[inline(always)]
+    fn settle_here(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         const WORK: Marks = Marks::GONE.with(Marks::TO_WAIT).with(Marks::REARM).with(Marks::EMIT);
         if !c.marks.any(WORK) && c.events.is_empty() {
@@ -444,7 +476,7 @@ impl<E: Env> Tcp<E> {
             if turn != output::Turn::Done {
                 c.marks.set(Marks::EMIT);
             }
-            self.settle(now, config, out.counters, index);
+            self.settle_here(now, config, out.counters, index);
             blocked += u32::from(turn == output::Turn::Full);
             if blocked >= BLOCKED_PER_TURN {
                 break;

@@ -72,44 +72,41 @@ const fn fold_native(sum: u64) -> u16 {
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
-/// From this many bytes on the vector loop pays for its start and its end; below, a chain of additions with carry is quicker.
-const WIDE_FROM: usize = 256;
-/// Bytes summed in one unbroken chain of carries.
-const CHAIN: usize = 32;
-
+/// The ones-complement sum of 16-bit words that were added up as numbers.
 #[inline(always)]
-const fn add_with_carry(a: u64, b: u64, carry: bool) -> (u64, bool) {
-    let (sum, over) = a.overflowing_add(b);
-    let (sum, over_again) = sum.overflowing_add(carry as u64);
-    (sum, over | over_again)
+pub(crate) const fn folded(sum: u64) -> u16 {
+    fold_native(sum)
 }
 
+/// From this many bytes on the vector loop pays for its start and its end; below, additions with carry are quicker.
+const WIDE_FROM: usize = 256;
+/// Bytes summed in one go of the loop.
+const STRIDE: usize = 32;
+
 #[inline(always)]
-fn word(bytes: &[u8; CHAIN], at: usize) -> u64 {
+fn word(bytes: &[u8; STRIDE], at: usize) -> u128 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_ne_bytes(word)
+    u128::from(u64::from_ne_bytes(word))
 }
 
-/// The sum of few bytes: 64-bit words with end-around carry, which is the same sum modulo 2^16 - 1.
-#[inline]
+/// The sum of few bytes: 64-bit words into 128 bits, an addition and the addition of its carry for each.
+#[inline(always)]
 fn sum_short(bytes: &[u8]) -> Sum {
-    let mut sum = 0u64;
+    let mut sum = 0u128;
     let mut rest = bytes;
-    while let Some((chain, after)) = rest.split_first_chunk::<CHAIN>() {
-        let (s, carry) = add_with_carry(sum, word(chain, 0), false);
-        let (s, carry) = add_with_carry(s, word(chain, 8), carry);
-        let (s, carry) = add_with_carry(s, word(chain, 16), carry);
-        let (s, carry) = add_with_carry(s, word(chain, 24), carry);
-        sum = Sum(s).combine(Sum(u64::from(carry))).0;
+    while let Some((words, after)) = rest.split_first_chunk::<STRIDE>() {
+        sum += word(words, 0) + word(words, 8) + word(words, 16) + word(words, 24);
         rest = after;
     }
-    let mut sum = Sum(sum);
     while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        sum = sum.combine(Sum(u64::from_ne_bytes(*word)));
+        sum += u128::from(u64::from_ne_bytes(*word));
         rest = after;
     }
-    sum.combine(Sum(sum_tail(rest)))
+    if !rest.is_empty() {
+        sum += u128::from(sum_tail(rest));
+    }
+    Sum(sum as u64).combine(Sum((sum >> 64) as u64))
 }
 
 /// The sum of a header of known length, a multiple of 4: additions without carry, as many as there are words.
@@ -151,11 +148,12 @@ fn add_halves(halves: &mut (u64, u64), word: &[u8]) {
 }
 
 /// The ones-complement sum of `bytes`; an odd last byte counts as the high half of a word (RFC 1071 1).
-#[inline]
+#[inline(always)]
 pub fn sum(bytes: &[u8]) -> Sum {
     if bytes.len() < WIDE_FROM { sum_short(bytes) } else { sum_wide(bytes) }
 }
 
+#[inline(never)]
 fn sum_wide(bytes: &[u8]) -> Sum {
     let words = bytes.chunks_exact(8);
     let tail = words.remainder();
@@ -191,6 +189,13 @@ pub fn copy_and_sum(src: &[u8], dst: &mut [u8]) -> Sum {
 pub fn pseudo(src: &Addr, dst: &Addr, proto: Proto, len: u32) -> Sum {
     let addresses = sum_words(src.octets()).0 + sum_words(dst.octets()).0;
     Sum(addresses + u64::from(u32::from(proto.0).to_be()) + u64::from(len.to_be()))
+}
+
+/// As [`pseudo`], for addresses of which it is known that they are IPv4's.
+#[inline(always)]
+pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: Proto, len: u16) -> Sum {
+    let addresses = u64::from(u32::from_ne_bytes(src)) + u64::from(u32::from_ne_bytes(dst));
+    Sum(addresses + u64::from(u16::from(proto.0).to_be()) + u64::from(len.to_be()))
 }
 
 /// The checksum of a whole TCP, UDP or ICMPv6 message whose own checksum field is zero.

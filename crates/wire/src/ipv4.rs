@@ -15,6 +15,9 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
+/// The least that a TCP segment has.
+const TCP_HEADER_LEN: usize = 20;
+
 /// A first TCP fragment must reach past the flags (RFC 1858 3.2.1: at least 16 bytes of the transport header).
 const TCP_FIRST_FRAGMENT_MIN: usize = 16;
 
@@ -46,6 +49,48 @@ pub fn check(packet: &[u8], verify_checksum: bool) -> Result<Ipv4<'_>, Malformed
     }
     let view = Ipv4 { header, options: &[], payload };
     if view.is_fragment() { check_fragment(view) } else { Ok(view) }
+}
+
+/// What [`plain_tcp`] reads of a packet.
+#[derive(Clone, Copy)]
+pub struct PlainTcp<'a> {
+    /// Source address.
+    pub src: [u8; 4],
+    /// Destination address.
+    pub dst: [u8; 4],
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// The segment, at least a TCP header long, without padding.
+    pub segment: &'a [u8],
+}
+
+impl PlainTcp<'_> {
+    /// Whether the segment's checksum is right.
+    #[inline(always)]
+    pub fn checksum_is_valid(&self) -> bool {
+        // The total length fits 16 bits.
+        let len = self.segment.len() as u16;
+        checksum::pseudo_v4(self.src, self.dst, Proto::TCP, len).combine(checksum::sum(self.segment)).is_valid()
+    }
+}
+
+/// A whole TCP segment behind a sound header without options, read at one go. None: the packet is something else, and [`check`] says what.
+#[inline(always)]
+pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
+    let (header, rest) = packet.split_first_chunk::<HEADER_LEN>()?;
+    let ports = rest.first_chunk::<4>()?;
+    let segment = rest.get(..usize::from(u16_at(header, 2)).wrapping_sub(HEADER_LEN))?;
+    let is_whole = u16_at(header, 6) & (MORE_FRAGMENTS | OFFSET_MASK) == 0;
+    let is_plain = header[0] == 0x45 && header[9] == Proto::TCP.0 && is_whole && segment.len() >= TCP_HEADER_LEN;
+    (is_plain && checksum::sum_words(header).is_valid()).then(|| PlainTcp {
+        src: [header[12], header[13], header[14], header[15]],
+        dst: [header[16], header[17], header[18], header[19]],
+        src_port: u16_at(ports, 0),
+        dst_port: u16_at(ports, 2),
+        segment,
+    })
 }
 
 #[cold]
@@ -248,7 +293,7 @@ pub struct Header {
 ///
 /// # Panics
 /// When `out` is shorter than that.
-#[inline]
+#[inline(always)]
 pub fn emit(header: &Header, out: &mut [u8]) -> usize {
     let h = head::<HEADER_LEN>(out);
     h[0] = 0x45;
@@ -260,10 +305,18 @@ pub fn emit(header: &Header, out: &mut [u8]) -> usize {
     h[8] = header.ttl;
     h[9] = header.proto.0;
     put16(h, 10, 0);
-    h[12..16].copy_from_slice(&header.src.v4_octets());
-    h[16..20].copy_from_slice(&header.dst.v4_octets());
-    let checksum = checksum::sum_words(h).finish();
-    put16(h, 10, checksum);
+    let (src, dst) = (header.src.v4_octets(), header.dst.v4_octets());
+    h[12..16].copy_from_slice(&src);
+    h[16..20].copy_from_slice(&dst);
+    // Summed from the fields, because the bytes just written would have to be read back.
+    let sum = u64::from(u16_at(h, 0))
+        + u64::from(header.payload_len.wrapping_add(HEADER_LEN as u16))
+        + u64::from(header.id)
+        + u64::from(flags | header.fragment_offset >> 3)
+        + (u64::from(header.ttl) << 8 | u64::from(header.proto.0))
+        + u64::from(u32::from_be_bytes(src))
+        + u64::from(u32::from_be_bytes(dst));
+    put16(h, 10, !checksum::folded(sum));
     HEADER_LEN
 }
 

@@ -175,7 +175,10 @@ impl Segment {
 
 /// Timestamps behind two paddings, the layout that RFC 7323 appendix A recommends.
 const NOP_NOP_TS: [u8; 4] = [1, 1, 8, 10];
-const TS_HEADER_LEN: usize = 32;
+/// Bytes of a header with timestamps and nothing else.
+pub const TS_HEADER_LEN: usize = 32;
+/// Where the checksum stands.
+pub const CHECKSUM_AT: usize = 16;
 
 /// Reads the header of a segment. Its data is `bytes[header_len..]`. Reserved bits are ignored.
 ///
@@ -183,7 +186,7 @@ const TS_HEADER_LEN: usize = 32;
 ///
 /// A broken option list does not make the segment malformed: what stood before the break counts, and
 /// [`TcpOptions::broken`] says that there was one.
-#[inline]
+#[inline(always)]
 pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
     let Some(h) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(Malformed::TcpTooShort);
@@ -236,20 +239,38 @@ pub fn verify_checksum(src: &Addr, dst: &Addr, bytes: &[u8]) -> Result<(), Malfo
 pub fn emit(segment: &Segment, out: &mut [u8]) -> usize {
     let opts = &segment.opts;
     if opts.is_ts_at_most() {
-        let Some((tsval, tsecr)) = opts.ts else {
-            emit_fixed(segment, HEADER_LEN, head::<HEADER_LEN>(out));
-            return HEADER_LEN;
-        };
-        let h = head::<TS_HEADER_LEN>(out);
-        emit_fixed(segment, TS_HEADER_LEN, h);
-        h[20..24].copy_from_slice(&NOP_NOP_TS);
-        put32(h, 24, tsval);
-        put32(h, 28, tsecr);
-        return TS_HEADER_LEN;
+        return emit_plain(segment, out);
     }
     let header_len = opts.emit(&mut out[HEADER_LEN..]) + HEADER_LEN;
     emit_fixed(segment, header_len, head::<HEADER_LEN>(out));
     header_len
+}
+
+/// As [`emit`], for a segment without options other than timestamps, which are the only ones looked at.
+///
+/// # Panics
+/// When `out` is shorter than the header.
+#[inline(always)]
+pub fn emit_plain(segment: &Segment, out: &mut [u8]) -> usize {
+    let Some((tsval, tsecr)) = segment.opts.ts else {
+        emit_fixed(segment, HEADER_LEN, head::<HEADER_LEN>(out));
+        return HEADER_LEN;
+    };
+    let h = head::<TS_HEADER_LEN>(out);
+    emit_fixed(segment, TS_HEADER_LEN, h);
+    h[20..24].copy_from_slice(&NOP_NOP_TS);
+    put32(h, 24, tsval);
+    put32(h, 28, tsecr);
+    TS_HEADER_LEN
+}
+
+/// Writes the checksum.
+///
+/// # Panics
+/// When `segment` is shorter than a header.
+#[inline(always)]
+pub fn put_checksum(checksum: u16, segment: &mut [u8]) {
+    put16(head::<HEADER_LEN>(segment), CHECKSUM_AT, checksum);
 }
 
 #[inline(always)]

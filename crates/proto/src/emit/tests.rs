@@ -220,3 +220,71 @@ fn copying_a_part_crosses_from_head_to_body() {
         assert_eq!(out, (offset as u8..12).collect::<Vec<_>>());
     }
 }
+
+/// Sends one segment with timestamps and `payload` bytes the quick way, over a cache that the long way has filled.
+fn send_quick(
+    net: &mut Net,
+    cache: &RouteCache,
+    key: &FlowKey,
+    seg: &Segment,
+    payload: usize,
+) -> Result<bool, OutError> {
+    let crate::Stack { counters, ip, .. } = &mut net.stack;
+    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+    let way = out.quick_way(cache, key).expect("the cache is warm");
+    out.send_segment(way, key, (4, 63), seg, payload, |room| {
+        room.fill(0x5a);
+        room.len() == payload
+    })
+}
+
+#[test]
+fn the_quick_way_makes_the_same_packet_as_the_long_one() {
+    for offloads in [
+        Offloads::default(),
+        Offloads { tx_checksum: true, ..Offloads::default() },
+        Offloads { trusted_link: true, ..Offloads::default() },
+    ] {
+        for ((local, remote), ts) in PAIRS.into_iter().flat_map(|pair| [(pair, None), (pair, Some((7, 8)))]) {
+            let mut net = Net::lan();
+            net.stack.ip.ifaces[0].offloads = offloads;
+            let (key, mut cache) = (key(local, remote), RouteCache::default());
+            let opts = tcp::TcpOptions { ts, ..tcp::TcpOptions::NONE };
+            let flags = Flags::ACK | Flags::PSH;
+            let seg = Segment { src_port: 80, dst_port: 9, seq: Seq(5), wnd: 3, flags, opts, ..Segment::default() };
+            let header_len = opts.header_len();
+            for payload in [1, 63, 64, 1000] {
+                let crate::Stack { counters, ip, .. } = &mut net.stack;
+                let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+                let mut room = out.begin(&mut cache, &key, Proto::TCP, header_len + payload, 4, 63).unwrap();
+                room.l4().fill(0x5a);
+                tcp::emit(&seg, room.l4());
+                let transport = Transport::Tcp { header_len: header_len as u8, segment_size: 0 };
+                let done = room.finish(header_len + payload, transport);
+                out.commit(done);
+                assert_eq!(send_quick(&mut net, &cache, &key, &seg, payload), Ok(true));
+                let sent: Vec<_> = net.sink.sent.drain(..).collect();
+                assert_eq!(sent.len(), 2);
+                assert_eq!(sent[0], sent[1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_quick_way_refuses_what_it_cannot_send_and_changes_nothing() {
+    let mut net = Net::lan();
+    let (key, mut cache) = (key("10.0.0.1", "10.0.0.2"), RouteCache::default());
+    let crate::Stack { counters, ip, .. } = &mut net.stack;
+    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+    assert!(out.quick_way(&cache, &key).is_none(), "a cold cache");
+    send(&mut net, &mut cache, &key, 1, 0).unwrap();
+    net.sink.take();
+    let seg = Segment { flags: Flags::ACK, ..Segment::default() };
+    assert_eq!(send_quick(&mut net, &cache, &key, &seg, 1461), Err(OutError::TooBig { mtu: 1500 }));
+    net.stack.ip.changed();
+    let crate::Stack { counters, ip, .. } = &mut net.stack;
+    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+    assert!(out.quick_way(&cache, &key).is_none(), "the tables have changed");
+    assert!(net.sink.take().is_empty());
+}

@@ -111,6 +111,22 @@ impl<B: Buf> ChainRx<B> {
         here
     }
 
+    /// Puts node `i`, whose bytes lie at `position`, among those that the queue has.
+    #[inline(never)]
+    fn link(&mut self, queue: &mut ChainQueue, i: u32, position: u32) {
+        let before = self.place(queue, position);
+        let next = if before == NONE { queue.head } else { self.node(before).next };
+        self.node_mut(i).next = next;
+        if before == NONE {
+            queue.head = i;
+        } else {
+            self.node_mut(before).next = i;
+        }
+        if next == NONE {
+            queue.tail = i;
+        }
+    }
+
     /// Takes the first node out of the queue and drops its buffer.
     fn drop_head(&mut self, queue: &mut ChainQueue) {
         let i = queue.head;
@@ -152,19 +168,16 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
             return 0;
         }
         let position = queue.front.wrapping_add(queue.unread).wrapping_add(at);
-        let before = self.place(queue, position);
         let i = self.free;
-        self.free = self.node(i).next;
+        let node = self.node_mut(i);
+        let free = core::mem::replace(&mut node.next, NONE);
+        (node.buf, node.at) = (Some(buf), position);
+        self.free = free;
         self.available -= 1;
-        let next = if before == NONE { queue.head } else { self.node(before).next };
-        *self.node_mut(i) = Node { buf: Some(buf), at: position, next };
-        if before == NONE {
-            queue.head = i;
+        if queue.head == NONE {
+            (queue.head, queue.tail) = (i, i);
         } else {
-            self.node_mut(before).next = i;
-        }
-        if next == NONE {
-            queue.tail = i;
+            self.link(queue, i, position);
         }
         queue.cursor = i;
         queue.early += len as u32;

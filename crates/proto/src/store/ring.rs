@@ -75,20 +75,85 @@ impl TxStore for RingTx {
         u64::from(self.limit.saturating_sub(queue.len)).min(free) as u32
     }
 
+    #[inline]
     fn write(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
+        // What is usual: it fits the chunk that the queue ends in, or a first one. Anything else goes from chunk to chunk.
+        let most = self.limit.saturating_sub(queue.len).min(self.arena.chunk_len()) as usize;
+        if bytes.is_empty() || bytes.len() > most {
+            return self.write_on(queue, bytes);
+        }
+        let at = if queue.len > 0 {
+            self.fill(queue)
+        } else if self.begin(queue) {
+            0
+        } else {
+            return 0;
+        };
+        let Some(room) = self.arena.chunk_mut(queue.tail).get_mut(at..at + bytes.len()) else {
+            return self.write_on(queue, bytes);
+        };
+        room.copy_from_slice(bytes);
+        queue.len += bytes.len() as u32;
+        bytes.len()
+    }
+
+    #[inline]
+    fn peek(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
+        // What is usual: all of it lies in the chunk where the last peek ended.
+        let offset = queue.front.wrapping_add(at).wrapping_sub(queue.cursor_at) as usize;
+        let is_held = !out.is_empty() && u64::from(at) + out.len() as u64 <= u64::from(queue.len);
+        if is_held && offset < self.arena.chunk_len() as usize {
+            if let Some(bytes) = self.arena.chunk(queue.cursor).get(offset..offset + out.len()) {
+                out.copy_from_slice(bytes);
+                return out.len();
+            }
+        }
+        self.peek_on(queue, at, out)
+    }
+
+    fn consume(&mut self, queue: &mut TxQueue, n: u32) {
+        let n = n.min(queue.len);
+        let chunk_len = self.arena.chunk_len();
+        let mut head_at = queue.front & !(chunk_len - 1);
+        queue.front = queue.front.wrapping_add(n);
+        queue.len -= n;
+        while queue.head != NONE && (queue.len == 0 || queue.front.wrapping_sub(head_at) >= chunk_len) {
+            if queue.cursor == queue.head {
+                queue.cursor = NONE;
+            }
+            queue.head = self.arena.give(queue.head);
+            head_at = head_at.wrapping_add(chunk_len);
+        }
+        if queue.cursor == NONE {
+            (queue.cursor, queue.cursor_at) = (queue.head, head_at);
+        }
+    }
+}
+
+impl RingTx {
+    /// Gives an empty queue its first chunk; false when there is none.
+    #[inline]
+    fn begin(&mut self, queue: &mut TxQueue) -> bool {
+        let Some(chunk) = self.arena.take() else { return false };
+        // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
+        queue.front = 0;
+        (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
+        true
+    }
+
+    #[inline(never)]
+    fn write_on(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
         let mut rest = &bytes[..bytes.len().min(self.limit.saturating_sub(queue.len) as usize)];
         let mut written = 0;
         while !rest.is_empty() {
             let mut at = if queue.len == 0 { 0 } else { self.fill(queue) };
-            if queue.len == 0 || at == self.arena.chunk_len() as usize {
-                let Some(chunk) = self.arena.take() else { break };
-                if queue.len == 0 {
-                    // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
-                    queue.front = 0;
-                    (queue.head, queue.cursor, queue.cursor_at) = (chunk, chunk, 0);
-                } else {
-                    self.arena.link(queue.tail, chunk);
+            if queue.len == 0 {
+                if !self.begin(queue) {
+                    break;
                 }
+            } else if at == self.arena.chunk_len() as usize {
+                let Some(chunk) = self.arena.take() else { break };
+                self.arena.link(queue.tail, chunk);
                 queue.tail = chunk;
                 at = 0;
             }
@@ -102,7 +167,8 @@ impl TxStore for RingTx {
         written
     }
 
-    fn peek(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
+    #[inline(never)]
+    fn peek_on(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
         if at >= queue.len {
             return 0;
         }
@@ -135,24 +201,6 @@ impl TxStore for RingTx {
         }
         (queue.cursor, queue.cursor_at) = (chunk, chunk_at);
         done
-    }
-
-    fn consume(&mut self, queue: &mut TxQueue, n: u32) {
-        let n = n.min(queue.len);
-        let chunk_len = self.arena.chunk_len();
-        let mut head_at = queue.front & !(chunk_len - 1);
-        queue.front = queue.front.wrapping_add(n);
-        queue.len -= n;
-        while queue.head != NONE && (queue.len == 0 || queue.front.wrapping_sub(head_at) >= chunk_len) {
-            if queue.cursor == queue.head {
-                queue.cursor = NONE;
-            }
-            queue.head = self.arena.give(queue.head);
-            head_at = head_at.wrapping_add(chunk_len);
-        }
-        if queue.cursor == NONE {
-            (queue.cursor, queue.cursor_at) = (queue.head, head_at);
-        }
     }
 }
 

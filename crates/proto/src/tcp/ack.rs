@@ -67,6 +67,7 @@ pub(crate) fn digest<E: Env>(
 }
 
 /// The window changes to `wnd`.
+#[inline(never)]
 fn take_window<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, wnd: u32) {
     let more = wnd > c.snd.wnd;
     if more && c.marks.has(Marks::PERSIST) {
@@ -111,7 +112,65 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Se
 }
 
 /// The part of an ACK that says something about what we sent.
+#[inline(always)]
 fn digest_news<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    occupies: bool,
+    window_changed: bool,
+) {
+    if seg.ack.gt(c.snd.una) && seg.opts.sack.is_empty() && c.sack.is_none() && c.recovery.is_calm() {
+        return digest_progress(now, c, p, cx, seg);
+    }
+    digest_signs(now, c, p, cx, seg, occupies, window_changed);
+}
+
+/// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what [`digest_signs`] comes down to then.
+#[inline(always)]
+fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &Cx<'_>, seg: &Segment) {
+    let (before, una) = (c.outstanding(), seg.ack);
+    let acked = una.since(c.snd.una);
+    let sample = round_trip(now, c, seg);
+    let cwnd_limited = c.cc.is_limited();
+    take_acked(c, p, acked, una);
+    if let Some(sample) = sample {
+        c.rtt.on_sample(sample, before, c.mss);
+    }
+    c.recovery.on_progress(una);
+    if cwnd_limited {
+        grow(now, c, acked, before, sample);
+    } else {
+        c.cc.pause();
+    }
+    rearm(now, c, cx, Signal::Nothing);
+    if has_unsent(c, p) {
+        c.wants_turn();
+    }
+}
+
+/// The congestion window was in use, and `acked` of the `before` bytes in flight have arrived.
+#[inline(never)]
+fn grow<E: Env>(now: Instant, c: &mut Conn<E>, acked: u32, before: u32, rtt_sample: Option<Duration>) {
+    let info = AckInfo {
+        now,
+        acked,
+        dup: false,
+        rtt_sample,
+        flight_before: before,
+        flight: before - acked.min(before),
+        cwnd_limited: true,
+        una: c.snd.una,
+        nxt: c.snd.nxt,
+    };
+    c.cc.on_ack(&info, &c.rtt);
+}
+
+/// An ACK that tells of losses, or may.
+#[inline(never)]
+fn digest_signs<E: Env>(
     now: Instant,
     c: &mut Conn<E>,
     p: &mut Pools<E>,
@@ -171,6 +230,7 @@ fn digest_news<E: Env>(
 }
 
 /// SND.UNA moves; the bytes below it are given back.
+#[inline(always)]
 fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
     let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
@@ -213,6 +273,7 @@ fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &Ac
 }
 
 /// The retransmission timer after new data was acknowledged (RFC 6298 5.2 and 5.3; RFC 6582 4 for partial ACKs).
+#[inline(always)]
 fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     if c.outstanding() == 0 {
         c.times.rto = Instant::NEVER;
@@ -227,6 +288,7 @@ fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
 
 /// The round trip that an ACK of new data completes. A segment is timed on our own clock unless it was sent again (Karn); then a
 /// timestamp says which of the copies was answered (RFC 7323 4.1), if only in whole milliseconds.
+#[inline(always)]
 fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) -> Option<Duration> {
     if c.marks.has(Marks::TIMING) {
         if c.timed_seq.gt(seg.ack) {

@@ -174,6 +174,14 @@ impl Cc {
         }
     }
 
+    /// An ACK arrived outside fast recovery while the window was not in use: what [`Cc::on_ack`] does with it.
+    #[inline(always)]
+    pub(crate) fn pause(&mut self) {
+        if let Cc::Cubic(cubic) = self {
+            cubic.pause();
+        }
+    }
+
     /// A loss was detected (not by the timer) with `flight` bytes outstanding: once per recovery.
     ///
     /// The ACKs of one burst are digested together before anything is sent, so the flight of this moment may be a fraction of what the path

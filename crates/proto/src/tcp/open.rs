@@ -17,7 +17,7 @@ use crate::store::Env;
 const TIMESTAMP_LIFE_SECS: u32 = 24 * 24 * 3600;
 
 /// A segment for an open connection. `buf` holds its payload.
-#[inline]
+#[inline(always)]
 pub(crate) fn on_segment<E: Env>(
     now: Instant,
     c: &mut Conn<E>,
@@ -33,8 +33,28 @@ pub(crate) fn on_segment<E: Env>(
         // Header prediction: steps 1 to 4, 6 and 8 would find nothing, and the ACK is in range.
         ack::digest(now, c, p, cx, seg, len);
         heard(now, c, seg);
-        return if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
+        if len == 0 {
+            return Ok(());
+        }
+        text::measure(c, meta, len);
+        return text::in_order(now, c, p, cx, seg, buf, len);
     }
+    on_other(now, c, p, cx, seg, meta, buf, len)
+}
+
+/// Any segment that is not what everybody expects.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn on_other<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    meta: &RxMeta,
+    buf: E::Buf,
+    len: u32,
+) -> Result<(), Drop> {
     match c.state {
         State::Closed | State::Listen | State::TimeWait => return Err(Drop::TcpAfterClose),
         State::SynSent => return super::active::on_segment(now, c, p, cx, seg, meta, buf),

@@ -1,6 +1,7 @@
 //! What leaves. [`plan::next`] is pure and says what, or why nothing; `emit_conn` asks it again and again, has room reserved *before* any
 //! state changes, and lets the bytes be copied straight from the send queue into the packet.
 
+mod plain;
 mod plan;
 
 use clearway_base::Instant;
@@ -44,6 +45,8 @@ pub(crate) fn emit_conn<E: Env, S: Sink>(
         emit_reset(now, c, p, out).map(|()| Turn::Done)
     } else if c.marks.has(Marks::SYN_DUE) {
         emit_syn(now, c, p, config, out).map(|()| Turn::Done)
+    } else if let Some(done) = plain::emit(now, c, p, config, out) {
+        done
     } else {
         emit_data(now, c, p, config, out)
     };
@@ -101,11 +104,7 @@ fn emit_data<E: Env, S: Sink>(
             c.cc.set_burst(path.max_tcp_segmented_payload);
         }
         if c.outstanding() == 0 {
-            let idle = c.times.sent.ago(now);
-            // No timeout is shorter than that, so a shorter pause needs no further thought.
-            if idle > config.tcp.rto_min {
-                c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
-            }
+            restart_if_idle(now, c, config);
         }
         if let Some(span) = lone_segment(c, p) {
             debug_assert_eq!(
@@ -138,9 +137,19 @@ fn emit_data<E: Env, S: Sink>(
     emit_rest(now, c, p, config, out)
 }
 
+/// About to send with nothing in flight: after a pause the congestion window starts over.
+#[inline(always)]
+fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
+    let idle = c.times.sent.ago(now);
+    // No timeout is shorter than that, so a shorter pause needs no further thought.
+    if idle > config.tcp.rto_min {
+        c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
+    }
+}
+
 /// What is usual: nothing is lost, and all that waits fits one segment, the peer's window and the congestion window. The plan would say the
 /// same after asking everything.
-#[inline]
+#[inline(always)]
 fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>) -> Option<Span> {
     const SPECIAL: Marks = Marks::SHUT.with(Marks::FORCE).with(Marks::HOLE).with(Marks::DUPLICATE);
     let out = c.outstanding();
@@ -231,6 +240,7 @@ fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, why: Why) {
 
 impl<E: Env> Conn<E> {
     /// The path takes IP packets of up to `mtu` bytes (RFC 8201; RFC 9293 3.7.1): the payload follows, within what the peer announced.
+    #[inline(always)]
     pub(crate) fn path_takes(&mut self, mtu: u32) {
         let headers = if self.key.remote.is_v6() { 60 } else { 40 };
         let fits = mtu.saturating_sub(headers).clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
@@ -243,6 +253,7 @@ impl<E: Env> Conn<E> {
     }
 
     /// The window to offer now.
+    #[inline(always)]
     fn offering(&self, rx: &E::Rx, config: &Config) -> Offering {
         let room = rx.room(&self.rx);
         Offering {
@@ -273,6 +284,7 @@ impl<E: Env> Conn<E> {
     }
 
     /// Whether the owner has read so much that the peer should be told at once (RFC 9293 3.8.6.2.2).
+    #[inline(always)]
     pub(crate) fn window_is_news(&self, rx: &E::Rx, config: &Config) -> bool {
         self.state.is_synchronized()
             && self.state.peer_may_send()
@@ -394,6 +406,7 @@ fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
 }
 
 /// Notes that `span`, and perhaps the FIN, left.
+#[inline(always)]
 fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, mss: u32, fin: bool, again: Again) {
     let len = span.len();
     let end = if fin { span.end + 1 } else { span.end };

@@ -122,6 +122,23 @@ impl Recovery {
         }
     }
 
+    /// Whether nothing is lost and no duplicate ACK has come since SND.UNA last moved.
+    #[inline(always)]
+    pub(crate) fn is_calm(&self) -> bool {
+        self.phase == Phase::Open && self.dupacks == 0
+    }
+
+    /// What [`Recovery::on_ack`] does for an ACK of new data, up to `una`, while all is calm and there is no scoreboard.
+    #[inline(always)]
+    pub(crate) fn on_progress(&mut self, una: Seq) {
+        self.rxt = self.rxt.max(una);
+        self.lost = self.lost.max(una);
+        if una.gt(self.recover) {
+            // Kept close behind, or the circle would turn it into the future.
+            self.recover = una - 1;
+        }
+    }
+
     fn while_open(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
         let lost = match board {
             // RFC 6675 5: three duplicates, or IsLost of the first byte that is missing.

@@ -43,6 +43,7 @@ impl Rtt {
     ///
     /// The caller obeys Karn: no sample from data that was sent twice unless a timestamp tells the copies apart (RFC 6298 3, RFC 7323 4.1).
     /// The sample ends a backoff.
+    #[inline(always)]
     pub(crate) fn on_sample(&mut self, r: Duration, flight: u32, mss: u16) {
         let r = r.min(LONGEST).as_nanos();
         self.min = self.min.min(u32::try_from(r / MIN_UNIT_NS).unwrap_or(u32::MAX));
@@ -57,8 +58,15 @@ impl Rtt {
         }
         // RFC 7323 G: with a sample from every ACK the history would be forgotten within one round trip; the weights are
         // divided by the number of samples that a round trip is expected to bring, one for every second segment.
-        let samples = u64::from(flight).div_ceil(u64::from(mss.max(1)) * 2).max(1);
+        let second = u32::from(mss.max(1)) * 2;
+        let samples = if flight <= second { 1 } else { u64::from(flight).div_ceil(u64::from(second)) };
         // RFC 6298 2.3: the deviation first, with the average of before; beta is 1/4, alpha 1/8.
+        if samples == 1 {
+            // The same, with weights that are powers of two.
+            self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4);
+            self.srtt = blend(self.srtt, r, 8);
+            return;
+        }
         self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4 * samples);
         self.srtt = blend(self.srtt, r, 8 * samples);
     }
@@ -121,6 +129,7 @@ impl Rtt {
 }
 
 /// `old` moved by one part in `weight` towards `new`.
+#[inline(always)]
 fn blend(old: u64, new: u64, weight: u64) -> u64 {
     if new >= old { old + (new - old) / weight } else { old - (old - new) / weight }
 }

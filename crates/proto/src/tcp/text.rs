@@ -13,7 +13,7 @@ use crate::event::ConnEvents;
 use crate::store::{Env, RxStore};
 
 /// Step 7: the payload of a segment whose sequence number, reset, SYN and ACK were looked at.
-#[inline]
+#[inline(never)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn step_7_text<E: Env>(
     now: Instant,
@@ -46,14 +46,28 @@ pub(crate) fn step_7_text<E: Env>(
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
         return out_of_order(c, p, Span::with_len(start, cut.len), buf);
     }
-    let kept = p.rx.write(&mut c.rx, 0, buf).min(cut.len);
+    in_order(now, c, p, cx, seg, buf, cut.len)
+}
+
+/// The next `len` bytes of the stream, all that is left in `buf`, with nothing missing before or behind them.
+#[inline(always)]
+pub(crate) fn in_order<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    buf: E::Buf,
+    len: u32,
+) -> Result<(), Drop> {
+    let kept = p.rx.write(&mut c.rx, 0, buf).min(len);
     p.rx.advance(&mut c.rx, kept);
     c.rcv.advance(kept);
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
     }
     plan_ack(now, c, cx, seg.flags.contains(Flags::PSH));
-    if kept < cut.len {
+    if kept < len {
         c.ack_now();
         return Err(Drop::TcpStoreFull);
     }
@@ -74,7 +88,7 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
 
 /// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
 #[inline]
-fn measure<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
+pub(crate) fn measure<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
     let size = if meta.segment_size == 0 { len } else { u32::from(meta.segment_size) };
     if size > u32::from(c.rcv_mss) {
         c.rcv_mss = size.min(u32::from(c.our_mss.max(c.rcv_mss))) as u16;

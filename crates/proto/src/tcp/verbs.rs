@@ -155,15 +155,16 @@ impl<E: Env> Tcp<E> {
     }
 
     /// The connection that bytes may be written to.
-    fn writable(&mut self, id: ConnId) -> Result<u32, SendError> {
-        let c = self.owned(id).ok_or(SendError::Stale)?;
+    #[inline(always)]
+    fn writable(&mut self, id: ConnId) -> Result<&mut Conn<E>, SendError> {
+        let c = self.owned_mut(id).ok_or(SendError::Stale)?;
         if let Some(why) = c.failure {
             return Err(SendError::Failed(why));
         }
         if c.marks.has(Marks::SHUT) || matches!(c.state, State::Closed | State::TimeWait) {
             return Err(SendError::Closed);
         }
-        Ok(id.index())
+        Ok(c)
     }
 
     pub(crate) fn send(
@@ -174,7 +175,8 @@ impl<E: Env> Tcp<E> {
         bytes: &[u8],
         urgent: bool,
     ) -> Result<usize, SendError> {
-        let index = self.writable(id)?;
+        self.writable(id)?;
+        let index = id.index();
         let Some(c) = self.open.by_index_mut(index) else { return Err(SendError::Stale) };
         let taken = self.pools.tx.write(&mut c.tx, bytes);
         if taken < bytes.len() {
@@ -186,17 +188,14 @@ impl<E: Env> Tcp<E> {
                 c.marks.set(Marks::SEND_URGENT);
             }
             c.wants_turn();
-            self.settle(self.now, config, counters, index);
+            self.settle_here(self.now, config, counters, index);
         }
         Ok(taken)
     }
 
     pub(crate) fn wrote(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
-        let index = self.writable(id)?;
-        if let Some(c) = self.open.by_index_mut(index) {
-            c.wants_turn();
-        }
-        self.settle(self.now, config, counters, index);
+        self.writable(id)?.wants_turn();
+        self.settle(self.now, config, counters, id.index());
         Ok(())
     }
 

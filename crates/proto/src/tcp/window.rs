@@ -68,29 +68,34 @@ impl Room {
     /// rounded up, as long as that stays within one such step of what the store takes; otherwise the field comes out less than one step short of
     /// the promise, which RFC 7323 2.4 foresees, and `edge` still holds. Always rounding up would let the edge creep ahead of the
     /// memory with every ACK.
+    #[inline(always)]
     pub(crate) fn offer(&self) -> Offer {
-        let step = 1u32 << self.scale.min(MAX_SCALE);
-        let most = MAX_FIELD * step;
+        let scale = u32::from(self.scale.min(MAX_SCALE));
+        let step = 1u32 << scale;
+        let most = MAX_FIELD << scale;
         let room = self.room.min(most);
         let promised = self.promised().min(most);
-        let fresh = room / step * step;
+        let fresh = room >> scale << scale;
         if fresh >= promised && fresh - promised >= self.worthwhile() {
-            return self.say(fresh, step);
+            return self.say(fresh, scale);
         }
-        let up = promised.div_ceil(step) * step;
+        let up = (promised + (step - 1)) >> scale << scale;
         let backed = u64::from(up) < u64::from(self.room) + u64::from(step);
-        self.say(if backed { up.min(most) } else { promised / step * step }, step)
+        self.say(if backed { up.min(most) } else { promised >> scale << scale }, scale)
     }
 
-    fn say(&self, window: u32, step: u32) -> Offer {
-        Offer { field: (window / step) as u16, edge: self.edge.max(self.nxt).max(self.nxt + window) }
+    #[inline(always)]
+    fn say(&self, window: u32, scale: u32) -> Offer {
+        Offer { field: (window >> scale) as u16, edge: self.edge.max(self.nxt).max(self.nxt + window) }
     }
 
     /// Whether the owner's reading has opened the window so far that the peer should be told at once and not with the next segment: it
     /// grows by two segments or half of all, or it was (nearly) shut.
+    #[inline(always)]
     pub(crate) fn worth_telling(&self) -> bool {
-        let step = 1u32 << self.scale.min(MAX_SCALE);
-        let fresh = self.room.min(MAX_FIELD * step) / step * step;
+        let scale = u32::from(self.scale.min(MAX_SCALE));
+        let step = 1u32 << scale;
+        let fresh = self.room.min(MAX_FIELD << scale) >> scale << scale;
         let grows = fresh.saturating_sub(self.promised());
         let was_shut = self.promised() < self.worthwhile().max(step);
         if was_shut { grows >= self.worthwhile() } else { grows >= (2 * self.mss).min(self.limit / 2).max(1) }

@@ -154,3 +154,52 @@ fn tcp_fragments_that_hide_the_flags_are_refused() {
     }
     assert!(check(&packet(&Header { more_fragments: true, payload_len: 24, ..tcp }), true).is_ok());
 }
+
+/// A whole TCP segment of `len` bytes, its checksums right.
+fn segment(len: u16) -> Vec<u8> {
+    let header = Header { proto: Proto::TCP, payload_len: len, ..HEADER };
+    let mut bytes = packet(&header);
+    if len >= 20 {
+        bytes[36..38].fill(0);
+        let sum = checksum::transport(&header.src, &header.dst, Proto::TCP, &bytes[20..]);
+        bytes[36..38].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_plain_segment_is_read_as_the_checks_read_it() {
+    for len in [20, 21, 32, 96, 1460] {
+        let mut bytes = segment(len);
+        bytes.extend([0; 6]);
+        let (plain, ip) = (plain_tcp(&bytes).unwrap(), check(&bytes, true).unwrap());
+        assert_eq!((Addr::v4(plain.src), Addr::v4(plain.dst)), (ip.src(), ip.dst()));
+        assert_eq!(plain.segment, ip.payload());
+        assert_eq!((plain.src_port, plain.dst_port), (u16_at(&[bytes[20], bytes[21]], 0), 0x0707));
+        assert!(plain.checksum_is_valid());
+        bytes[25] ^= 1;
+        assert!(!plain_tcp(&bytes).unwrap().checksum_is_valid());
+    }
+}
+
+#[test]
+fn what_is_no_plain_segment_is_left_to_the_checks() {
+    let good = segment(32);
+    for cut in 0..good.len() {
+        assert!(plain_tcp(&good[..cut]).is_none(), "{cut} bytes");
+    }
+    assert!(plain_tcp(&segment(19)).is_none(), "a segment without a whole header");
+    assert!(plain_tcp(&packet(&HEADER)).is_none(), "UDP");
+    assert!(plain_tcp(&with_options(&[1, 1, 1, 0])).is_none(), "options");
+    // Version, length, more fragments, an offset; each with the header's checksum made right again, and the checksum itself.
+    for (at, value) in [(0, 0x65), (0, 0x44), (3, 19), (6, 0x20), (7, 1), (10, good[10] ^ 1)] {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        if at != 10 {
+            bytes[10..12].fill(0);
+            let sum = checksum::sum(&bytes[..20]).finish();
+            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        assert!(plain_tcp(&bytes).is_none(), "{value} at {at}");
+    }
+}
