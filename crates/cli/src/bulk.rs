@@ -11,7 +11,7 @@ use clearway_engine::{CoreReport, Source, cores};
 use clearway_wire::{Addr, Endpoint};
 use serde_json::json;
 
-use crate::cli::WrongUse;
+use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit};
 use crate::kernel;
 use crate::net::NetArgs;

@@ -1,12 +1,12 @@
 //! The command line: which commands there are, and what their exit codes mean.
 
-use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::error::WrongUse;
 use crate::{bulk, http};
 
 /// A TCP/IP host stack in user space.
@@ -33,18 +33,6 @@ enum Command {
         shell: Shell,
     },
 }
-
-/// The command was understood and asks for something that makes no sense.
-#[derive(Debug)]
-pub(crate) struct WrongUse(pub(crate) String);
-
-impl fmt::Display for WrongUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WrongUse {}
 
 /// Reads the command line, does what it says, and answers with the exit code.
 pub(crate) fn run() -> ExitCode {

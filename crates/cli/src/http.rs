@@ -9,7 +9,7 @@ use clearway_engine::{CoreReport, Source};
 use clearway_http::{Config, Server, Stats, Timeouts};
 use serde_json::json;
 
-use crate::cli::WrongUse;
+use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
 use crate::net::NetArgs;
 use crate::team::{self, Plan, Watch};

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod cli;
+mod error;
 mod figures;
 mod http;
 mod kernel;

@@ -13,7 +13,7 @@ use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
-use crate::cli::WrongUse;
+use crate::error::WrongUse;
 use crate::port::{self, Wrap};
 
 /// Ports, addresses and cores.

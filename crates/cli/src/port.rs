@@ -13,7 +13,7 @@ use clearway_engine::Clock;
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
 use clearway_tap::{TapFd, TapQueue};
 
-use crate::cli::WrongUse;
+use crate::error::WrongUse;
 
 /// A port of one core. The kinds that are meant to be fast are called directly; whatever else there is, wrappers for tests among them, through a pointer.
 pub(crate) enum Port {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::world::{OURS_V4, OURS_V6, TAP, World, ours, read_response, root};
+use crate::world::{OURS_V4, OURS_V6, TAP, World, cores, ours, read_response, root};
 
 #[test]
 fn both_families_answer_ping_small_large_and_fragmented() {
@@ -174,7 +174,7 @@ fn two_ports_have_addresses_of_their_own() {
 
 #[test]
 fn two_cores_share_a_port_with_two_queues() {
-    if !root() || clearway_cores() < 2 {
+    if !root() || !cores(2) {
         return;
     }
     let world = World::with("mode tap multi_queue");
@@ -191,10 +191,6 @@ fn two_cores_share_a_port_with_two_queues() {
         }
     }
     assert_eq!(server.summary()["requests"], 120);
-}
-
-fn clearway_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `clearway` against the Linux kernel over a TAP device, each test in a network namespace of its own. They need root, and say so and do nothing without it.
+//! `clearway` against the Linux kernel over a TAP device, each test in a network namespace of its own. They need root:
+//! without it they say that they are skipped, or fail where `CI` is set.
 
 mod basics;
 mod bulk;

@@ -32,14 +32,34 @@ pub(crate) const TAP: &str = "cw0";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Says why tests that need root do nothing without it. Every test begins with this.
+/// Whether we are root; every test begins with this, and ends there when it is false.
 pub(crate) fn root() -> bool {
     // Our own folder of the kernel's belongs to the user that we are.
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        eprintln!("skipped: making a network namespace needs root");
+    let uid = std::fs::metadata("/proc/self").unwrap().uid();
+    or_skip(uid == 0, "making a network namespace needs root. Run these tests as root.")
+}
+
+/// Whether there are this many cores to run on.
+pub(crate) fn cores(count: usize) -> bool {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    or_skip(cores >= count, &format!("it needs {count} cores, and may run on {cores}."))
+}
+
+/// A test that did nothing must not look as if it had held. So this says so where the harness does not swallow it, and with `CI` set,
+/// where somebody relies on the tests having run, it is a failure.
+fn or_skip(can_run: bool, why_not: &str) -> bool {
+    if !can_run {
+        let name = thread::current().name().unwrap_or("a test").to_string();
+        assert!(!in_ci(), "{name} cannot run, and with CI set it may not be skipped: {why_not}");
+        // Not `eprintln!`: the harness keeps that to itself when a test ends well.
+        let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why_not}");
     }
-    root
+    can_run
+}
+
+/// Whether `CI` is set, as every service that builds for others sets it; `CI=` and `CI=false` are the same as without.
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false")
 }
 
 /// A namespace of its own, with a TAP device that the kernel has addresses on.
