@@ -111,7 +111,15 @@ impl TxStore for RingTx {
         self.peek_on(queue, at, out)
     }
 
+    #[inline]
     fn consume(&mut self, queue: &mut TxQueue, n: u32) {
+        // What is usual: everything goes, and it lay in one chunk.
+        if n == queue.len && n > 0 && queue.head == queue.tail {
+            self.arena.give(queue.head);
+            queue.len = 0;
+            (queue.head, queue.cursor) = (NONE, NONE);
+            return;
+        }
         let n = n.min(queue.len);
         let chunk_len = self.arena.chunk_len();
         let mut head_at = queue.front & !(chunk_len - 1);
