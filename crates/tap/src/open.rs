@@ -4,10 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
-use clearway_dev::{DevError, FramePool, Mac, TapMode, TapSpec};
+use clearway_dev::{DevError, Mac, TapMode, TapSpec};
 use clearway_pkt::Offloads;
 
-use crate::{TapQueue, sys, vnet};
+use crate::{sys, vnet};
 
 const TUN_FILE: &str = "/dev/net/tun";
 
@@ -23,11 +23,6 @@ pub struct TapFd {
 }
 
 impl TapFd {
-    /// The device, with its frames in `pool`, for the thread that calls this.
-    pub fn into_queue(self, pool: FramePool) -> TapQueue {
-        TapQueue::new(self, pool)
-    }
-
     /// The interface's name.
     pub fn name(&self) -> &str {
         &self.name

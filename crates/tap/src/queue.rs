@@ -9,7 +9,7 @@ use clearway_dev::frames::LARGE_LEN;
 use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
 use clearway_pkt::{Buf, Burst, Offloads, PoolBuf, Segmentation, TxMeta};
 
-use crate::TapFd;
+use crate::open::TapFd;
 use crate::vnet::{self, HEADER_LEN};
 
 /// One queue of a TUN/TAP interface, for one thread. Each frame costs one system call either way, a frame of 64 KiB too.
@@ -41,8 +41,15 @@ enum Read1 {
     Empty,
 }
 
+impl TapFd {
+    /// The device, with its frames in `pool`, for the thread that calls this.
+    pub fn into_queue(self, pool: FramePool) -> TapQueue {
+        TapQueue::new(self, pool)
+    }
+}
+
 impl TapQueue {
-    pub(crate) fn new(fd: TapFd, pool: FramePool) -> TapQueue {
+    fn new(fd: TapFd, pool: FramePool) -> TapQueue {
         let TapFd { file, port, name, mtu, mac, offloads } = fd;
         let longest = max_frame(mtu, mac.is_some()).max(offloads.max_segmented_frame as usize);
         TapQueue {
