@@ -98,9 +98,8 @@ pub struct Actor {
     pub datagrams: Datagrams,
 }
 
+/// Tokens of listeners begin here; those of UDP sockets are further up ([`crate::datagrams`]).
 const LISTENER: u64 = 1 << 32;
-/// Tokens of UDP sockets begin here.
-pub const DATAGRAMS: u64 = 1 << 33;
 
 impl Actor {
     /// An application that writes at most `chunk` bytes at a time.

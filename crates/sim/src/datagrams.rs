@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use clearway_proto::{Stack, UdpError, UdpEvents, UdpId, UdpSpec};
 use clearway_wire::Endpoint;
 
-use crate::actor::DATAGRAMS;
 use crate::stores::SimEnv;
 use crate::stream::Stream;
 
+/// Tokens of UDP sockets begin here.
+const DATAGRAMS: u64 = 1 << 33;
 /// Bytes of the number in front of every datagram.
 const NUMBER_LEN: usize = 8;
 /// Set in the number of an answer.
