@@ -220,6 +220,8 @@ pub(crate) struct Conn<E: Env> {
     pub tries: u8,
     /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
     pub quick: u8,
+    /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each: it counts them.
+    pub owed: u8,
     /// Challenge ACKs left in this second, and which second it is (RFC 5961 7).
     pub challenges: u8,
     pub challenge_second: u16,
@@ -296,6 +298,7 @@ impl<E: Env> Conn<E> {
             timed_seq: iss,
             tries: 0,
             quick: 0,
+            owed: 0,
             challenges: u8::MAX,
             challenge_second: 0,
             owner: Link::OFF,

@@ -178,6 +178,13 @@ fn emit_rest<E: Env, S: Sink>(
     if c.marks.has(Marks::ACK_NOW) {
         emit_bare(now, c, p, config, out, c.snd.nxt)?;
     }
+    // One turn may have taken several early segments. RFC 5681 4.2 answers each, and without SACK the peer's fast retransmit waits for the
+    // third answer. With SACK one says it all (RFC 6675 2).
+    while c.owed > 1 && c.asks_again() {
+        emit_bare(now, c, p, config, out, c.snd.nxt)?;
+        c.owed -= 1;
+    }
+    c.owed = 0;
     Ok(Turn::Done)
 }
 

@@ -129,6 +129,9 @@ pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &Pools<E>, seq: Seq, le
 #[cold]
 fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, mut buf: E::Buf) -> Result<(), Drop> {
     c.ack_now();
+    if !c.marks.has(Marks::SACK) {
+        c.owed = c.owed.saturating_add(1);
+    }
     if c.reasm.is_none() {
         c.reasm.take(&mut p.reasm, Reasm::new());
     }

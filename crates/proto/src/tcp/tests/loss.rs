@@ -145,6 +145,25 @@ fn the_receiver_reports_holes_newest_first_and_duplicates() {
 }
 
 #[test]
+fn early_segments_of_one_turn_are_answered_one_by_one_unless_sack_says_it_all() {
+    for (mut b, answers) in [(Bench::accepted(plain(), 1000, 8000), 3), (Bench::accepted_sack(1000, 8000), 1)] {
+        let early = [1001, 2001, 3001];
+        for seq in early {
+            let seg = b.segment(ACK, seq, 1, 8000);
+            b.put(seg, &pattern(1000));
+        }
+        let seen = b.out();
+        assert_eq!(seen.len(), answers);
+        assert!(seen.iter().all(|s| s.data.is_empty() && b.rel_ack(s) == 1));
+        let windows: Vec<u16> = seen.iter().map(|s| s.seg.wnd).collect();
+        assert!(windows.windows(2).all(|w| w[0] == w[1]), "{windows:?}");
+        b.inject(ACK, 1, 1, 8000, &pattern(1000));
+        let seen = b.one();
+        assert_eq!(b.rel_ack(&seen), 4001);
+    }
+}
+
+#[test]
 fn a_round_trip_is_not_measured_on_repeated_segments() {
     let mut b = Bench::accepted(plain(), 1000, 60_000);
     let rtt = b.info().rtt;
