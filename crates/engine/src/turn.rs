@@ -124,6 +124,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
             let spec = InterfaceSpec { link, mtu, offloads, table: Table(0) };
             stack.add_interface(spec).map_err(|error| EngineError::Interface(index, error))?;
         }
+        // Segments that arrive in fragments are put together in buffers of the same pool.
+        let spare = pool.clone();
+        stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
         Ok(Engine {
             clock: Clock::new(),
             stack,

@@ -1,7 +1,8 @@
 use clearway_dev::{PairConfig, PairEnd, PoolBudget, pair};
+use clearway_pkt::TxMeta;
 use clearway_proto::Config;
 use clearway_proto::store::{ChainRx, RingTx};
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::{Addr, Endpoint, EtherType, Flags, Mac, Proto, Segment, eth, ipv4, tcp};
 
 use super::*;
 use crate::{Ended, Io, Next, Service, Source, Stores, Talks, Team};
@@ -122,6 +123,43 @@ fn two_engines_echo_over_a_cable_in_both_families() {
         assert_eq!(client.app.service().report, Seen { came: 300_000, ended: Some(None) });
         assert_eq!(server.app.service().report.came, 300_000);
     }
+}
+
+#[test]
+fn a_segment_in_two_fragments_is_put_together() {
+    let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
+    let (a, mut b) = pair(PairConfig::default(), &pool);
+    let mac = a.mac().unwrap();
+    let mut server = host(a, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    start(&mut server);
+    let (src, dst) = (Addr::v4([10, 0, 0, 2]), Addr::v4([10, 0, 0, 1]));
+    let syn = Segment { src_port: 4_000, dst_port: 7, flags: Flags::SYN, wnd: 1_000, ..Segment::default() };
+    let mut segment = [b'x'; 64];
+    tcp::emit(&syn, &mut segment);
+    tcp::fill_checksum(&src, &dst, &mut segment);
+    for (fragment_offset, more_fragments) in [(0, true), (32, false)] {
+        let header = ipv4::Header {
+            src,
+            dst,
+            proto: Proto::TCP,
+            tos: 0,
+            ttl: 64,
+            id: 7,
+            dont_fragment: false,
+            more_fragments,
+            fragment_offset,
+            payload_len: 32,
+        };
+        let at = usize::from(fragment_offset);
+        let frame = b.reserve(66).unwrap();
+        eth::emit(mac, Mac([2, 0, 0, 0, 0, 9]), EtherType::IPV4, frame);
+        ipv4::emit(&header, &mut frame[14..]);
+        frame[34..66].copy_from_slice(&segment[at..at + 32]);
+        b.commit(66, TxMeta::default());
+    }
+    b.flush();
+    server.turn(at(2)).unwrap();
+    assert_eq!((server.stack().counters().tcp.segs_in, server.stack().counters().drops_total()), (1, 0));
 }
 
 #[test]
