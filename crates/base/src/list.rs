@@ -104,7 +104,7 @@ impl List {
     }
 
     /// Puts `index` at the end. False, and nothing changes, when its link is on a list already.
-    #[inline]
+    #[inline(always)]
     pub fn push_back<L: Links + ?Sized>(&mut self, links: &mut L, index: u32) -> bool {
         let link = links.link(index);
         if link.is_linked() {
@@ -141,7 +141,13 @@ impl List {
     #[inline]
     pub fn pop_front<L: Links + ?Sized>(&mut self, links: &mut L) -> Option<u32> {
         let index = some(self.head)?;
-        self.remove(links, index);
+        // The new head keeps the old one as its neighbour: nobody asks the head for what is before it, and its memory need not be fetched for this.
+        let Link { next, .. } = core::mem::replace(links.link(index), Link::OFF);
+        if next == NIL {
+            self.tail = NIL;
+        }
+        self.head = next;
+        self.len -= 1;
         Some(index)
     }
 
@@ -152,6 +158,8 @@ impl List {
         if prev == OFF {
             return false;
         }
+        // What stands in the head as its neighbour before means nothing: see `pop_front`.
+        let prev = if self.head == index { NIL } else { prev };
         match some(prev) {
             Some(prev) => links.link(prev).next = next,
             None => {

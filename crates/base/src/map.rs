@@ -78,8 +78,18 @@ impl FlowMap {
 
     /// The first value whose tag matches that of `hash`: almost always what [`FlowMap::find`] will return, known without
     /// touching the entry, so that the entry can be prefetched.
-    #[inline]
+    #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
+        // The usual answer: it lies in the slot that it wanted.
+        let tag = tag_of(hash);
+        match self.slots.get(tag as usize & self.mask) {
+            Some(&slot) if slot != 0 && (slot >> 32) as u32 == tag => Some(value_of(slot)),
+            _ => self.search(hash),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&self, hash: u64) -> Option<u32> {
         self.find(hash, |_| true)
     }
 

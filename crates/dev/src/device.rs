@@ -33,6 +33,9 @@ pub trait Dev {
     /// Sends the first `len` bytes of the room reserved last. A commit without room is ignored and counted.
     fn commit(&mut self, len: usize, meta: TxMeta);
 
+    /// The room reserved last with what was written into it, for somebody who wants to see a frame before it is committed; empty when there is none.
+    fn reserved(&self) -> &[u8];
+
     /// Called once at the end of a turn: whatever was committed goes out now.
     fn flush(&mut self);
 
@@ -41,6 +44,12 @@ pub trait Dev {
 
     /// The longest IP packet that the link carries, in bytes, without the Ethernet header.
     fn mtu(&self) -> usize;
+
+    /// Changes [`Dev::mtu`]; the port's other queues have to be told too.
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
+        let what = format!("its MTU is {} and cannot be changed to {mtu}", self.mtu());
+        Err(DevError::new("this port", what, "Give the MTU when the port is made"))
+    }
 
     /// The Ethernet address of the stack on this device; None on a link that carries bare IP packets (loopback, TUN).
     fn mac(&self) -> Option<Mac>;
@@ -80,6 +89,9 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     fn commit(&mut self, len: usize, meta: TxMeta) {
         (**self).commit(len, meta);
     }
+    fn reserved(&self) -> &[u8] {
+        (**self).reserved()
+    }
     fn flush(&mut self) {
         (**self).flush();
     }
@@ -88,6 +100,9 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     }
     fn mtu(&self) -> usize {
         (**self).mtu()
+    }
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
+        (**self).set_mtu(mtu)
     }
     fn mac(&self) -> Option<Mac> {
         (**self).mac()
@@ -116,6 +131,10 @@ macro_rules! same_link_as_below {
             self.below.mtu()
         }
 
+        fn set_mtu(&mut self, mtu: usize) -> Result<(), $crate::DevError> {
+            self.below.set_mtu(mtu)
+        }
+
         fn mac(&self) -> Option<$crate::Mac> {
             self.below.mac()
         }
@@ -139,6 +158,9 @@ pub const VLAN_TAGS_LEN: usize = eth::MAX_TAGS * eth::TAG_LEN;
 
 /// The longest IPv4 packet, and the longest IPv6 packet that is no jumbogram less its 40-byte header: total length has 16 bits (RFC 791 3.1).
 pub const MAX_IP_PACKET: usize = 65_535;
+
+/// The shortest MTU of a link that IP runs over here (RFC 791 3.2: every host takes packets of 576 bytes).
+pub const MIN_MTU: usize = 576;
 
 /// The longest frame that fits a link of this MTU: the packet, and Ethernet header and VLAN tags where there is Ethernet.
 pub const fn max_frame(mtu: usize, ethernet: bool) -> usize {

@@ -3,6 +3,9 @@
 //! Faults happen to what is on the wire, segment by segment. So the port with faults takes no large packets and no unfinished checksums from
 //! the stack, and cuts what the port below received as one large packet into its segments again. Put [`crate::Gso`] over it when
 //! the stack shall have segmentation all the same.
+//!
+//! A loopback is one wire, on which every frame is first sent and then received. [`Fault::on_loopback`] lets large packets pass into it as they are,
+//! cuts them when they come back, and lets the faults happen to each segment once.
 
 use clearway_base::{Instant, Rng};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
@@ -30,7 +33,11 @@ pub struct Fault<D> {
     rx: Impair<(PoolBuf, RxMeta)>,
     tx: Impair<PoolBuf>,
     room: Room,
+    // What the port below has received; those before `looked_at` are taken.
     arrived: Burst<PoolBuf>,
+    looked_at: usize,
+    // Faults happen on the way in only, and the way out is the port's own.
+    one_wire: bool,
     counters: DevCounters,
 }
 
@@ -47,8 +54,16 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
             tx: Impair::new(spec.tx, rng),
             room: Room::default(),
             arrived: Burst::new(),
+            looked_at: 0,
+            one_wire: false,
             counters: DevCounters::default(),
         }
+    }
+
+    /// Puts `impairment` round a loopback; see the head of this file.
+    pub fn on_loopback(loopback: D, impairment: Impairment, seed: u64, pool: FramePool) -> Fault<D> {
+        let spec = FaultSpec { rx: impairment, tx: Impairment::default() };
+        Fault { one_wire: true, ..Fault::new(loopback, spec, seed, pool) }
     }
 
     /// The port below.
@@ -65,22 +80,8 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
         self.below.mac().is_some()
     }
 
-    /// Takes what the port below has received, cut into what was on the wire.
-    fn receive(&mut self) -> Result<(), DevError> {
-        let mut arrived = std::mem::take(&mut self.arrived);
-        let result = self.below.rx(&mut arrived);
-        for index in 0..arrived.len() {
-            if let Some((buf, meta)) = arrived.take(index) {
-                self.receive_one(buf, meta);
-            }
-        }
-        arrived.clear();
-        self.arrived = arrived;
-        result
-    }
-
     fn receive_one(&mut self, buf: PoolBuf, mut meta: RxMeta) {
-        if self.below.offloads().trusted_link {
+        if self.below.offloads().trusted_link && !self.one_wire {
             // That link vouches for everything, but it does not know what happens here.
             meta.checksum = Checksum::Unknown;
         }
@@ -112,7 +113,10 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
             Fate::Goes { flipped_bit, twice } => (flipped_bit, twice),
         };
         if let Some(bit) = flipped_bit {
-            if meta.checksum == Checksum::Good {
+            if self.one_wire {
+                // Nothing has a checksum there, and the stack looks at none.
+                meta.checksum = Checksum::Bad;
+            } else if meta.checksum == Checksum::Good {
                 // It may never have been written; now the stack has to find out by it that the frame is damaged.
                 rewrite_checksum(buf.bytes_mut(), self.ethernet());
                 meta.checksum = Checksum::Unknown;
@@ -188,12 +192,26 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
         if burst.room() == 0 {
             return Ok(());
         }
-        let result = self.receive();
-        self.deliver(burst);
+        let mut result = Ok(());
+        if self.looked_at >= self.arrived.len() {
+            self.arrived.clear();
+            self.looked_at = 0;
+            result = self.below.rx(&mut self.arrived);
+        }
+        while burst.room() > 0 && self.looked_at < self.arrived.len() {
+            if let Some((buf, meta)) = self.arrived.take(self.looked_at) {
+                self.receive_one(buf, meta);
+            }
+            self.looked_at += 1;
+            self.deliver(burst);
+        }
         result
     }
 
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.one_wire {
+            return self.below.reserve(len);
+        }
         if len > max_frame(self.below.mtu(), self.ethernet()) {
             return None;
         }
@@ -201,9 +219,16 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
     }
 
     fn commit(&mut self, len: usize, meta: TxMeta) {
+        if self.one_wire {
+            return self.below.commit(len, meta);
+        }
         if let Err(why) = self.send(len, &meta) {
             self.counters.drop_tx(why);
         }
+    }
+
+    fn reserved(&self) -> &[u8] {
+        if self.one_wire { self.below.reserved() } else { self.room.written() }
     }
 
     fn flush(&mut self) {
@@ -220,9 +245,9 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
         self.below.flush();
     }
 
-    /// Nothing: see the head of this file.
+    /// Nothing, or what a loopback does: see the head of this file.
     fn offloads(&self) -> Offloads {
-        Offloads::default()
+        if self.one_wire { self.below.offloads() } else { Offloads::default() }
     }
 
     crate::device::same_link_as_below!();
@@ -240,6 +265,9 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
     }
 
     fn next_deadline(&self) -> Instant {
+        if self.looked_at < self.arrived.len() {
+            return Instant::ZERO;
+        }
         self.below.next_deadline().min(self.rx.next_deadline()).min(self.tx.next_deadline())
     }
 }

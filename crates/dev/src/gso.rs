@@ -250,6 +250,10 @@ impl<D: Dev> Dev for Gso<D> {
         }
     }
 
+    fn reserved(&self) -> &[u8] {
+        &self.frame[..self.reserved]
+    }
+
     fn flush(&mut self) {
         self.below.flush();
     }

@@ -10,15 +10,23 @@ use crate::{DevCounters, FramePool};
 pub(crate) struct Lane {
     queue: VecDeque<(PoolBuf, RxMeta)>,
     limit: usize,
+    bytes: usize,
+    byte_limit: usize,
 }
 
 impl Lane {
     pub(crate) fn new(limit: usize) -> Lane {
-        Lane { queue: VecDeque::with_capacity(limit), limit }
+        Lane { queue: VecDeque::with_capacity(limit), limit, bytes: 0, byte_limit: usize::MAX }
     }
 
+    /// The same that is full, too, as soon as it holds so many bytes.
+    pub(crate) fn with_byte_limit(self, byte_limit: usize) -> Lane {
+        Lane { byte_limit, ..self }
+    }
+
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() >= self.limit
+        self.queue.len() >= self.limit || self.bytes >= self.byte_limit
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -27,13 +35,16 @@ impl Lane {
 
     /// Adds a frame; the caller has looked at [`Lane::is_full`].
     pub(crate) fn push(&mut self, buf: PoolBuf, meta: RxMeta) {
+        self.bytes += buf.bytes().len();
         self.queue.push_back((buf, meta));
     }
 
     /// Moves as many frames into `burst` as fit.
     pub(crate) fn drain(&mut self, burst: &mut Burst<PoolBuf>, counters: &mut DevCounters) {
         for (buf, meta) in self.queue.drain(..self.queue.len().min(burst.room())) {
-            counters.received(buf.bytes().len());
+            let len = buf.bytes().len();
+            self.bytes -= len;
+            counters.received(len);
             // The room was asked for above, so the burst takes it.
             let _ = burst.push(buf, meta);
         }
@@ -65,6 +76,11 @@ impl Room {
             self.buf = Some(pool.take(len)?);
         }
         self.buf.as_mut().map(|buf| buf.bytes_mut())
+    }
+
+    /// What is written in the room.
+    pub(crate) fn written(&self) -> &[u8] {
+        self.buf.as_ref().map_or(&[], |buf| buf.bytes())
     }
 
     /// The frame in the room, cut to `len` bytes and in no larger a buffer than it needs.

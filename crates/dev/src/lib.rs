@@ -6,28 +6,36 @@
 
 #![forbid(unsafe_code)]
 
+pub mod absent;
 pub mod counters;
 pub mod device;
 pub mod error;
 pub mod fault;
+pub mod filter;
 pub mod frames;
 pub mod gso;
+pub mod headers;
 mod lane;
 mod layout;
 pub mod loopback;
 pub mod pair;
 pub mod pcap;
+pub mod rules;
 pub mod spec;
 #[cfg(test)]
 mod test_frames;
 
+pub use absent::Absent;
 pub use counters::{DevCounters, RxDrop, TxDrop};
 pub use device::{Dev, Mac};
 pub use error::DevError;
 pub use fault::{Fault, FaultCounts, FaultSpec, Impairment};
+pub use filter::FrameFilter;
 pub use frames::{FramePool, PoolBudget};
 pub use gso::{Cut, CutError, Gso};
+pub use headers::{Headers, Part};
 pub use loopback::Loopback;
 pub use pair::{PairConfig, PairEnd, pair};
-pub use pcap::{Capture, PcapReader, PcapWriter, Replay};
+pub use pcap::{Capture, PcapReader, PcapWriter, Replay, Trace, TraceFrame, TraceSpec, Traced};
+pub use rules::{Action, Rule, RuleError, Rules, Way};
 pub use spec::{PortSpec, SpecError, TapMode, TapSpec};

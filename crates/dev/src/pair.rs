@@ -98,6 +98,10 @@ impl Dev for PairEnd {
         }
     }
 
+    fn reserved(&self) -> &[u8] {
+        self.room.written()
+    }
+
     fn flush(&mut self) {}
 
     fn offloads(&self) -> Offloads {

@@ -6,12 +6,14 @@
 mod capture;
 mod read;
 mod replay;
+mod trace;
 mod write;
 
 pub use capture::Capture;
 pub use read::{PcapReader, Record};
 pub use replay::Replay;
-pub use write::{Direction, PcapWriter};
+pub use trace::{Trace, TraceFrame, TraceSpec, Traced};
+pub use write::{Direction, InterfaceId, Packet, PcapWriter};
 
 /// Link type of Ethernet frames.
 const LINK_ETHERNET: u16 = 1;

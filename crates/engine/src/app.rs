@@ -1,5 +1,7 @@
 //! What runs inside the turn.
 
+use std::os::fd::BorrowedFd;
+
 use clearway_base::Instant;
 use clearway_proto::{Env, Stack};
 
@@ -20,6 +22,25 @@ pub trait App<E: Env> {
     fn next_deadline(&self) -> Instant {
         Instant::NEVER
     }
+
+    /// Whether the last [`App::on_events`] found something to do of its own, besides what packets and timers brought: it keeps an adaptive engine looking for more.
+    fn had_work(&self) -> bool {
+        false
+    }
+
+    /// Called right before the engine sleeps: time to tell others that the bell is needed from now on, and then to look once more for what they left.
+    /// False when there was something: the engine turns once more instead. Either way [`App::woke`] follows.
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// What wakes the engine besides its bell and its ports, when it is readable; [`App::woke`] makes it unreadable again.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Called when the engine has slept, or [`App::may_sleep`] kept it from that.
+    fn woke(&mut self) {}
 
     /// Whether there is nothing left to do; the engine then ends by itself.
     fn is_finished(&self) -> bool {

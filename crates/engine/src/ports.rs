@@ -1,32 +1,193 @@
-//! The ports of one core as the stack sends into them.
+//! The ports of one core: what the engine receives from, and the stack sends into.
 
-use clearway_dev::Dev;
+use clearway_base::Instant;
+use clearway_dev::{Dev, DevCounters, DevError};
 use clearway_pkt::{Iface, Sink, TxMeta};
+use clearway_proto::{AddError, InterfaceSpec, Link, Table};
+use clearway_wire::{Addr, Cidr, Mac};
 
-/// The devices, in the order of the stack's interfaces.
+use crate::inspect::{Inspect, Verdict};
+use crate::{Mode, Time};
+
+/// What the stack is told of a port besides what the device says itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PortOptions {
+    /// How people call it.
+    pub name: String,
+    /// The routing table that its packets are looked up in.
+    pub table: Table,
+    /// The longest IP packet in bytes; None takes the device's.
+    pub mtu: Option<u32>,
+}
+
+/// What becomes of an engine when one of its devices is of no more use: its interface was removed, say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnDeviceError {
+    /// It ends with the device's error.
+    #[default]
+    End,
+    /// The interface goes down and stays, the error with it; the other ports go on.
+    TakeDown,
+}
+
+/// What can be seen of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct PortInfo<'a> {
+    /// The stack's interface.
+    pub iface: Iface,
+    /// Its name.
+    pub name: &'a str,
+    /// What it does with an idle engine when that differs from the engine's own mode.
+    pub mode: Option<Mode>,
+    /// What went through.
+    pub counters: DevCounters,
+    /// Why it is of no more use, if so.
+    pub error: Option<&'a DevError>,
+}
+
+/// One port.
+pub(crate) struct Port<D> {
+    pub(crate) dev: D,
+    pub(crate) name: String,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) error: Option<DevError>,
+}
+
+/// The ports, each at the place of its interface's number.
 pub(crate) struct Ports<D> {
-    pub(crate) devs: Vec<D>,
+    slots: Vec<Option<Port<D>>>,
     // Frames committed since this was last set to zero.
     pub(crate) committed: u32,
+    pub(crate) inspector: Option<Box<dyn Inspect>>,
+    // Of the present turn; kept for the inspector only.
+    pub(crate) time: Time,
 }
 
 impl<D: Dev> Ports<D> {
-    pub(crate) fn new(devs: Vec<D>) -> Ports<D> {
-        Ports { devs, committed: 0 }
+    pub(crate) fn new() -> Ports<D> {
+        Ports { slots: Vec::new(), committed: 0, inspector: None, time: Time::default() }
     }
+
+    pub(crate) fn count(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    /// Whether the place of this interface is free.
+    pub(crate) fn is_free(&self, iface: Iface) -> bool {
+        self.get(iface).is_none() && usize::from(iface.0) <= self.slots.len()
+    }
+
+    /// Whether there was a port at the place of this interface, and is none any more.
+    pub(crate) fn is_left(&self, iface: Iface) -> bool {
+        self.slots.get(usize::from(iface.0)).is_some_and(Option::is_none)
+    }
+
+    /// Puts a port at its interface's place, which is free.
+    pub(crate) fn put(&mut self, iface: Iface, port: Port<D>) {
+        match self.slots.get_mut(usize::from(iface.0)) {
+            Some(slot) => *slot = Some(port),
+            None => self.slots.push(Some(port)),
+        }
+    }
+
+    pub(crate) fn take(&mut self, iface: Iface) -> Option<Port<D>> {
+        self.slots.get_mut(usize::from(iface.0))?.take()
+    }
+
+    pub(crate) fn get(&self, iface: Iface) -> Option<&Port<D>> {
+        self.slots.get(usize::from(iface.0))?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, iface: Iface) -> Option<&mut Port<D>> {
+        self.slots.get_mut(usize::from(iface.0))?.as_mut()
+    }
+
+    /// How many interface numbers there are to look at.
+    #[inline]
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The device at a place when there is one that works.
+    #[inline]
+    pub(crate) fn working(&mut self, place: usize) -> Option<&mut D> {
+        match self.slots.get_mut(place) {
+            Some(Some(Port { dev, error: None, .. })) => Some(dev),
+            _ => None,
+        }
+    }
+
+    /// The devices that work.
+    pub(crate) fn all_working(&self) -> impl Iterator<Item = &D> {
+        self.slots.iter().flatten().filter(|port| port.error.is_none()).map(|port| &port.dev)
+    }
+
+    /// Everything that is there, also what works no more.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Iface, &Port<D>)> {
+        self.slots.iter().enumerate().filter_map(|(at, slot)| Some((Iface(at as u16), slot.as_ref()?)))
+    }
+
+    /// Lets everything go that was committed. Answers when the next of the devices has something to do.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> Instant {
+        let mut deadline = Instant::NEVER;
+        for port in self.slots.iter_mut().flatten().filter(|port| port.error.is_none()) {
+            port.dev.flush();
+            deadline = deadline.min(port.dev.next_deadline());
+        }
+        deadline
+    }
+
+    /// The mode for all of them: the one that looks longest.
+    pub(crate) fn mode(&self, default: Mode) -> Mode {
+        let modes = self.slots.iter().flatten().map(|port| port.mode.unwrap_or(default));
+        modes.reduce(Mode::or_longer).unwrap_or(default)
+    }
+}
+
+/// What the stack is told of a device.
+pub(crate) fn interface_of(dev: &impl Dev, options: &PortOptions) -> Result<InterfaceSpec, AddError> {
+    let offloads = dev.offloads();
+    let link = match dev.mac() {
+        Some(mac) => Link::Ethernet(Mac(mac.0)),
+        None if offloads.trusted_link => Link::Loopback,
+        None => Link::Raw,
+    };
+    let largest = u32::try_from(dev.mtu()).unwrap_or(u32::MAX).min(65_535);
+    let mtu = options.mtu.unwrap_or(largest);
+    // A loopback carries any packet, whatever its MTU; other devices lose what is too long for them.
+    if mtu > largest && link != Link::Loopback {
+        return Err(AddError::BadMtu);
+    }
+    Ok(InterfaceSpec { link, mtu, offloads, table: options.table })
+}
+
+/// The IPv6 address that every Ethernet interface has (RFC 4291 2.1, and appendix A for the modified EUI-64).
+pub(crate) fn link_local(mac: Mac) -> Cidr {
+    let [a, b, c, d, e, f] = mac.0;
+    let addr = Addr::v6([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    Cidr { addr, prefix_len: 64 }
 }
 
 impl<D: Dev> Sink for Ports<D> {
     #[inline]
     fn reserve(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
-        self.devs.get_mut(usize::from(iface.0))?.reserve(len)
+        self.working(usize::from(iface.0))?.reserve(len)
     }
 
     #[inline]
     fn commit(&mut self, iface: Iface, len: usize, meta: TxMeta) {
-        if let Some(dev) = self.devs.get_mut(usize::from(iface.0)) {
-            self.committed += 1;
-            dev.commit(len, meta);
+        let Some(Some(Port { dev, .. })) = self.slots.get_mut(usize::from(iface.0)) else { return };
+        self.committed += 1;
+        if let Some(inspector) = &mut self.inspector {
+            let frame = dev.reserved().get(..len).unwrap_or_default();
+            if inspector.tx(self.time, iface, frame, &meta) == Verdict::Drop {
+                return;
+            }
         }
+        dev.commit(len, meta);
     }
 }
+
+#[cfg(test)]
+mod tests;

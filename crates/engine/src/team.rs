@@ -56,7 +56,12 @@ struct Running {
 impl<R: Clone + Default + Send + 'static> Team<R> {
     /// A team of `count` cores, and their seats.
     pub fn new(count: usize) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
-        let bells = (0..count).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?;
+        Team::with_bells((0..count).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?)
+    }
+
+    /// A team of a core for each bell, and their seats. The bell wakes its core, whoever rings it.
+    pub fn with_bells(bells: Vec<Bell>) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
+        let count = bells.len();
         let boards: Vec<Board<R>> = (0..count).map(|_| Board::default()).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let running = Arc::new(Running { seats: AtomicUsize::new(count), changed: Bell::new()? });
@@ -100,6 +105,11 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
 }
 
 impl<R> Seat<R> {
+    /// The bell that wakes this core.
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
     /// Which of the team's cores this is, counted from 0.
     pub fn index(&self) -> usize {
         self.index

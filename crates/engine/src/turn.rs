@@ -1,31 +1,22 @@
 //! The turn of one core, and the loop that repeats it.
 
-use std::fmt;
-use std::io;
+mod plug;
+mod receive;
+
 use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{Dev, DevCounters, DevError, FramePool};
-use clearway_pkt::{Burst, Iface, PoolBuf};
-use clearway_proto::{AddError, Env, InterfaceSpec, Link, Stack, Table};
-use clearway_wire::Mac;
+use clearway_dev::{Dev, DevCounters, FramePool};
+use clearway_pkt::{Burst, PoolBuf};
+use clearway_proto::{Env, Stack};
 
+use crate::error::EngineError;
+use crate::inspect::Inspect;
 use crate::patience::Patience;
-use crate::ports::Ports;
+use crate::ports::{OnDeviceError, PortOptions, Ports};
 use crate::team::{CoreReport, Seat};
-use crate::wait::{self, MAX_WAITED};
-use crate::{App, Clock, Time};
-
-/// What the engine does when there is nothing to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Asks the ports again and again; the core is never idle.
-    Polling,
-    /// Sleeps at once.
-    Interrupt,
-    /// Goes on asking for this long after the last packet, then sleeps; sleeps at once while packets come at longer intervals than that.
-    Adaptive(Duration),
-}
+use crate::wait;
+use crate::{App, Clock, Mode, Time};
 
 /// How often figures are left for the watcher.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -36,50 +27,26 @@ const STOP_WITHIN: Duration = Duration::from_millis(200);
 /// How long to wait when a port takes no more frames and does not say when it will.
 const PORT_FULL_PAUSE: Duration = Duration::from_micros(200);
 
-/// Why an engine ended.
-#[derive(Debug)]
-pub enum EngineError {
-    /// A port is of no more use.
-    Device(DevError),
-    /// The system does not let us sleep.
-    Wait(io::Error),
-    /// The application could not begin; in its own words.
-    App(String),
-    /// A port could not become an interface of the stack.
-    Interface(usize, AddError),
-    /// More ports than one engine drives.
-    TooManyPorts,
-}
-
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EngineError::Device(error) => error.fmt(f),
-            EngineError::Wait(error) => write!(f, "cannot wait for packets: {error}"),
-            EngineError::App(sentence) => f.write_str(sentence),
-            EngineError::Interface(port, error) => write!(f, "port {port} cannot be an interface: {error:?}"),
-            EngineError::TooManyPorts => write!(f, "one engine drives {MAX_WAITED} ports at most"),
-        }
-    }
-}
-
-impl std::error::Error for EngineError {}
-
-impl From<DevError> for EngineError {
-    fn from(error: DevError) -> EngineError {
-        EngineError::Device(error)
-    }
-}
-
 /// What a turn has left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// Packets came or went.
+    /// Packets came or went, or the application had work.
     pub worked: bool,
     /// There is more to do at once.
     pub again: bool,
     /// When the next turn is due though nothing happens.
     pub deadline: Instant,
+}
+
+/// How one round of the loop went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// There is more to do, or it is worth looking for more: come back at once.
+    Again,
+    /// There was nothing to do, and the engine has slept until something happened.
+    Slept,
+    /// The engine was told to stop, or its application is finished: time for [`Engine::finish`].
+    Stop,
 }
 
 /// One core's clock, ports, stack and application.
@@ -91,6 +58,10 @@ pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>> {
     burst: Burst<PoolBuf>,
     pool: FramePool,
     mode: Mode,
+    // What `mode` and the modes of the ports come to.
+    effective: Mode,
+    patience: Patience,
+    on_device_error: OnDeviceError,
     seat: Seat<A::Report>,
     turns: u64,
     sleeps: u64,
@@ -110,37 +81,59 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         mode: Mode,
         seat: Seat<A::Report>,
     ) -> Result<Engine<E, D, A>, EngineError> {
-        if devs.len() > MAX_WAITED {
-            return Err(EngineError::TooManyPorts);
-        }
-        for (index, dev) in devs.iter().enumerate() {
-            let offloads = dev.offloads();
-            let link = match dev.mac() {
-                Some(mac) => Link::Ethernet(Mac(mac.0)),
-                None if offloads.trusted_link => Link::Loopback,
-                None => Link::Raw,
-            };
-            let mtu = u32::try_from(dev.mtu()).unwrap_or(u32::MAX).min(65_535);
-            let spec = InterfaceSpec { link, mtu, offloads, table: Table(0) };
-            stack.add_interface(spec).map_err(|error| EngineError::Interface(index, error))?;
-        }
         // Segments that arrive in fragments are put together in buffers of the same pool.
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
-        Ok(Engine {
+        let mut engine = Engine {
             clock: Clock::new(),
             stack,
-            ports: Ports::new(devs),
+            ports: Ports::new(),
             app,
             burst: Burst::new(),
             pool,
             mode,
+            effective: mode,
+            patience: Patience::new(mode.spin()),
+            on_device_error: OnDeviceError::default(),
             seat,
             turns: 0,
             sleeps: 0,
             reported: Instant::ZERO,
             news: true,
-        })
+        };
+        for (index, dev) in devs.into_iter().enumerate() {
+            engine.add_port(dev, PortOptions { name: format!("port {index}"), ..PortOptions::default() })?;
+        }
+        Ok(engine)
+    }
+
+    /// What the engine does when there is nothing to do.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Sets what the engine does when there is nothing to do; it counts from the next turn on.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.choose_mode();
+    }
+
+    fn choose_mode(&mut self) {
+        let effective = self.ports.mode(self.mode);
+        if effective != self.effective {
+            self.effective = effective;
+            self.patience = Patience::new(effective.spin());
+        }
+    }
+
+    /// Lets somebody look at every frame, or nobody any more; gives back who did.
+    pub fn set_inspector(&mut self, inspector: Option<Box<dyn Inspect>>) -> Option<Box<dyn Inspect>> {
+        std::mem::replace(&mut self.ports.inspector, inspector)
+    }
+
+    /// Says what becomes of the engine when one of its devices is of no more use.
+    pub fn set_on_device_error(&mut self, policy: OnDeviceError) {
+        self.on_device_error = policy;
     }
 
     /// The stack, to give it addresses and routes.
@@ -153,51 +146,81 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         &mut self.app
     }
 
+    /// The stack and the application, for what concerns both.
+    pub fn stack_and_app(&mut self) -> (&mut Stack<E>, &mut A) {
+        (&mut self.stack, &mut self.app)
+    }
+
+    /// The buffers of the ports.
+    pub fn pool(&self) -> &FramePool {
+        &self.pool
+    }
+
     /// What time it is.
     pub fn time(&mut self) -> Time {
         self.clock.read()
     }
 
-    /// Runs until the team is stopped, the application is finished, or something fails.
+    /// Turns of the loop so far, and how often it slept.
+    pub fn turns_and_sleeps(&self) -> (u64, u64) {
+        (self.turns, self.sleeps)
+    }
+
+    /// Runs until the team is stopped, the application is finished, or something fails: [`Engine::start`], then [`Engine::step`] again and again,
+    /// then [`Engine::finish`].
     pub fn run(&mut self) -> Result<(), EngineError> {
-        let time = self.clock.read();
-        self.app.start(time, &mut self.stack).map_err(EngineError::App)?;
-        let ended = self.run_turns();
-        let time = self.clock.read();
-        self.app.stop(time, &mut self.stack);
-        let goodbye = if ended.is_ok() { self.run_out(time.now + STOP_WITHIN) } else { Ok(()) };
-        self.publish(self.reported);
+        self.start()?;
+        let ended = loop {
+            match self.step() {
+                Ok(Step::Stop) => break Ok(()),
+                Ok(Step::Again | Step::Slept) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let goodbye = self.finish(ended.is_ok());
         ended.and(goodbye)
     }
 
-    fn run_turns(&mut self) -> Result<(), EngineError> {
-        let mut patience = Patience::new(match self.mode {
-            Mode::Adaptive(spin) => spin,
-            Mode::Interrupt | Mode::Polling => Duration::ZERO,
-        });
-        while !self.seat.stop.load(Ordering::Acquire) {
-            let time = self.clock.read();
-            let turn = self.turn(time)?;
-            if self.app.is_finished() {
-                break;
-            }
-            self.news |= turn.worked;
-            if self.news && time.now.since(self.reported) >= REPORT_EVERY {
-                self.publish(time.now);
-            }
-            if turn.worked {
-                patience.worked(time.now);
-            }
-            if turn.again {
-                continue;
-            }
-            if patience.looks(time.now) || self.mode == Mode::Polling {
-                std::hint::spin_loop();
-            } else {
-                self.sleep(time.now, turn.deadline)?;
-            }
+    /// Lets the application begin. Called once, before the first step.
+    pub fn start(&mut self) -> Result<(), EngineError> {
+        let time = self.clock.read();
+        self.app.start(time, &mut self.stack).map_err(EngineError::App)
+    }
+
+    /// One round of the loop: a turn, the report when it is time for one, and sleep when there is nothing to do.
+    pub fn step(&mut self) -> Result<Step, EngineError> {
+        if self.seat.stop.load(Ordering::Acquire) {
+            return Ok(Step::Stop);
         }
-        Ok(())
+        let time = self.clock.read();
+        let turn = self.turn(time)?;
+        if self.app.is_finished() {
+            return Ok(Step::Stop);
+        }
+        self.news |= turn.worked;
+        if self.news && time.now.since(self.reported) >= REPORT_EVERY {
+            self.publish(time.now);
+        }
+        if turn.worked {
+            self.patience.worked(time.now);
+        }
+        if turn.again {
+            return Ok(Step::Again);
+        }
+        if self.patience.looks(time.now) || self.effective == Mode::Polling {
+            std::hint::spin_loop();
+            return Ok(Step::Again);
+        }
+        self.sleep(time.now, turn.deadline)
+    }
+
+    /// Lets the application say goodbye, sends what that left when `send` says so, and leaves the last report.
+    pub fn finish(&mut self, send: bool) -> Result<(), EngineError> {
+        let time = self.clock.read();
+        self.app.stop(time, &mut self.stack);
+        let sent = if send { self.run_out(time.now + STOP_WITHIN) } else { Ok(()) };
+        self.publish(self.reported);
+        sent
     }
 
     // The last turns: until nothing is left to send.
@@ -211,20 +234,29 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         }
     }
 
-    fn sleep(&mut self, now: Instant, deadline: Instant) -> Result<(), EngineError> {
-        if self.ports.devs.iter().any(Dev::must_poll) {
-            return Ok(());
+    fn sleep(&mut self, now: Instant, deadline: Instant) -> Result<Step, EngineError> {
+        if self.ports.all_working().any(Dev::must_poll) {
+            return Ok(Step::Again);
         }
         // Whoever watches sees the last figures of a busy second, and after that the sleep is as long as it can be.
         let report = if self.news { self.reported + REPORT_EVERY } else { Instant::NEVER };
-        self.sleeps += 1;
-        wait::sleep(&self.seat.bell, &self.ports.devs, now, deadline.min(report)).map_err(EngineError::Wait)
+        let may_sleep = self.app.may_sleep();
+        let slept = if may_sleep {
+            self.sleeps += 1;
+            wait::sleep(&self.seat.bell, self.app.wait_fd(), self.ports.all_working(), now, deadline.min(report))
+        } else {
+            Ok(())
+        };
+        self.app.woke();
+        slept.map_err(EngineError::Wait)?;
+        Ok(if may_sleep { Step::Slept } else { Step::Again })
     }
 
     /// One turn at `time`: packets in, timers, application, packets out. Public for tests that bring their own time.
     pub fn turn(&mut self, time: Time) -> Result<Turn, EngineError> {
         self.turns += 1;
-        let (received, full) = self.receive(time.now)?;
+        self.ports.time = time;
+        let (received, full) = self.receive(time)?;
         if self.stack.next_deadline() <= time.now {
             self.stack.expire(time.now);
         }
@@ -232,73 +264,18 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         self.ports.committed = 0;
         let unsent = self.stack.wants_emit() && self.stack.emit(time.now, &mut self.ports);
         let sent = self.ports.committed > 0;
-        let mut deadline = self.stack.next_deadline().min(self.app.next_deadline());
-        for dev in &mut self.ports.devs {
-            dev.flush();
-            deadline = deadline.min(dev.next_deadline());
-        }
+        let mut deadline = self.stack.next_deadline().min(self.app.next_deadline()).min(self.ports.flush());
         if unsent && !sent {
             deadline = deadline.min(time.now + PORT_FULL_PAUSE);
         }
-        let worked = received || sent;
+        let worked = received || sent || self.app.had_work();
         Ok(Turn { worked, again: full || (unsent && sent) || deadline <= time.now, deadline })
-    }
-
-    // One burst from every port. Answers whether anything came, and whether a port may have more.
-    fn receive(&mut self, now: Instant) -> Result<(bool, bool), EngineError> {
-        let (mut received, mut full) = (false, false);
-        let shares = self.seat.mail.has_others();
-        for (index, dev) in self.ports.devs.iter_mut().enumerate() {
-            let iface = Iface(index as u16);
-            dev.set_now(now);
-            dev.rx(&mut self.burst)?;
-            if self.burst.is_empty() {
-                continue;
-            }
-            received = true;
-            full |= self.burst.room() == 0;
-            if index != 0 {
-                self.burst.set_iface(iface);
-            }
-            if shares {
-                let ethernet = dev.mac().is_some();
-                for (frame, _) in (0..self.burst.len()).filter_map(|at| self.burst.peek(at)) {
-                    self.seat.mail.share(iface, ethernet, clearway_pkt::Buf::bytes(frame));
-                }
-            }
-            self.stack.ingest(now, &mut self.burst);
-            self.burst.clear();
-        }
-        if shares {
-            received |= self.read_mail(now);
-        }
-        Ok((received, full))
-    }
-
-    fn read_mail(&mut self, now: Instant) -> bool {
-        let mut letters = self.seat.mail.take();
-        let any = !letters.is_empty();
-        while !letters.is_empty() {
-            while let Some((iface, frame)) = letters.pop_front() {
-                if let Some(buf) = self.pool.copy_of(&frame) {
-                    let meta = clearway_pkt::RxMeta { iface, ..Default::default() };
-                    // The burst has room: it is emptied as soon as it is full.
-                    let _ = self.burst.push(buf, meta);
-                }
-                if self.burst.room() == 0 {
-                    break;
-                }
-            }
-            self.stack.ingest(now, &mut self.burst);
-            self.burst.clear();
-        }
-        any
     }
 
     fn publish(&mut self, now: Instant) {
         let mut dev = DevCounters::default();
-        for port in &self.ports.devs {
-            dev.add(&port.counters());
+        for (_, port) in self.ports.iter() {
+            dev.add(&port.dev.counters());
         }
         self.seat.publish(CoreReport {
             turns: self.turns,

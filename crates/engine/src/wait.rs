@@ -1,7 +1,7 @@
 //! Sleeping until something happens: a port has frames, somebody rings, or time has come.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use clearway_base::{Duration, Instant};
@@ -10,29 +10,35 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
+use nix::unistd;
 
 /// Wakes one sleeping engine from any thread. Clones ring the same bell.
 #[derive(Clone, Debug)]
 pub struct Bell {
-    fd: Arc<EventFd>,
+    fd: Arc<OwnedFd>,
 }
 
 impl Bell {
     /// A bell that nobody has rung.
     pub fn new() -> io::Result<Bell> {
         let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Bell { fd: Arc::new(fd) })
+        Ok(Bell::from_fd(fd.into()))
+    }
+
+    /// A bell around an eventfd that exists, for somebody who has other ways to ring it. It must be nonblocking.
+    pub fn from_fd(eventfd: OwnedFd) -> Bell {
+        Bell { fd: Arc::new(eventfd) }
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep next time.
     pub fn ring(&self) {
         // The counter can only be full when nobody has heard the bell for 2^64 - 1 rings; it rings then anyway.
-        let _ = self.fd.write(1);
+        let _ = unistd::write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Makes it as if nobody had rung.
     pub fn silence(&self) {
-        let _ = self.fd.read();
+        let _ = unistd::read(&self.fd, &mut [0; 8]);
     }
 }
 
@@ -43,12 +49,17 @@ impl AsFd for Bell {
     }
 }
 
-/// Sleeps until `bell` rings, a port is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
-pub(crate) fn sleep<D: Dev>(bell: &Bell, ports: &[D], now: Instant, deadline: Instant) -> io::Result<()> {
-    let mut fds: [PollFd<'_>; 1 + MAX_WAITED] =
-        std::array::from_fn(|_| PollFd::new(bell.fd.as_fd(), PollFlags::POLLIN));
+/// Sleeps until `bell` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
+pub(crate) fn sleep<'a, D: Dev + 'a>(
+    bell: &Bell,
+    other: Option<BorrowedFd<'a>>,
+    ports: impl Iterator<Item = &'a D>,
+    now: Instant,
+    deadline: Instant,
+) -> io::Result<()> {
+    let mut fds: [PollFd<'_>; 2 + MAX_PORTS] = std::array::from_fn(|_| PollFd::new(bell.fd.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
-    for fd in ports.iter().filter_map(Dev::wait_fd) {
+    for fd in other.into_iter().chain(ports.filter_map(Dev::wait_fd)) {
         if let Some(place) = fds.get_mut(count) {
             *place = PollFd::new(fd, PollFlags::POLLIN);
             count += 1;
@@ -68,5 +79,5 @@ pub(crate) fn sleep<D: Dev>(bell: &Bell, ports: &[D], now: Instant, deadline: In
     Ok(())
 }
 
-/// Ports with a descriptor to wait for that one engine drives at most.
-pub(crate) const MAX_WAITED: usize = 16;
+/// Ports that one engine drives at most.
+pub(crate) const MAX_PORTS: usize = 64;

@@ -10,6 +10,18 @@ pub trait Buf {
     /// The same, to be written.
     fn bytes_mut(&mut self) -> &mut [u8];
 
+    /// How many bytes are left of the packet.
+    #[inline]
+    fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// True when none is left.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Gives up the first `n` bytes (all of them when there are fewer).
     fn trim_front(&mut self, n: usize);
 

@@ -71,9 +71,16 @@ impl<B: Buf> Burst<B> {
     /// Drops whatever was not taken and starts over.
     #[inline]
     pub fn clear(&mut self) {
-        for slot in &mut self.slots[..self.len] {
+        for slot in self.slots.iter_mut().take(self.len) {
             *slot = None;
         }
+        self.len = 0;
+    }
+
+    /// Starts over after every packet was taken out.
+    #[inline]
+    pub fn reset(&mut self) {
+        debug_assert!(self.slots.iter().all(Option::is_none), "a packet was left in a burst");
         self.len = 0;
     }
 }

@@ -81,6 +81,11 @@ impl Buf for PoolBuf {
     }
 
     #[inline]
+    fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    #[inline]
     fn trim_front(&mut self, n: usize) {
         self.start = (self.start as usize).saturating_add(n).min(self.end as usize) as u32;
     }
@@ -90,6 +95,7 @@ impl Buf for PoolBuf {
         self.end = (self.start as usize).saturating_add(len).min(self.end as usize) as u32;
     }
 
+    #[inline]
     fn footprint(&self) -> usize {
         self.mem.len()
     }

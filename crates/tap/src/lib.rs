@@ -5,10 +5,11 @@
 
 #![cfg(target_os = "linux")]
 
+mod address;
 mod open;
 mod queue;
 mod sys;
 mod vnet;
 
-pub use open::{TapFd, bring_up, open};
+pub use open::{TapFd, add_host_address, bring_up, open};
 pub use queue::TapQueue;

@@ -6,8 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use clearway_dev::{DevError, Mac, TapMode, TapSpec};
 use clearway_pkt::Offloads;
+use clearway_wire::Cidr;
 
-use crate::{sys, vnet};
+use crate::{address, sys, vnet};
 
 const TUN_FILE: &str = "/dev/net/tun";
 
@@ -32,6 +33,16 @@ impl TapFd {
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
+
+    /// The longest IP packet in bytes.
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// Our Ethernet address; None on a TUN interface.
+    pub fn mac(&self) -> Option<Mac> {
+        self.mac
+    }
 }
 
 /// Attaches to the interface that `spec` names, or makes it, with as many queues as it says.
@@ -52,6 +63,15 @@ pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     let mac = choose_mac(spec)?;
     let fd = |file| TapFd { file, port: spec.to_string(), name: spec.name.clone(), mtu, mac, offloads };
     Ok(files.into_iter().map(fd).collect())
+}
+
+/// Gives the kernel's side of an interface an address, as `ip address add` does; one that it has already is fine. Asks for CAP_NET_ADMIN.
+pub fn add_host_address(name: &str, cidr: Cidr) -> Result<(), DevError> {
+    address::add(name, cidr).map_err(|error| {
+        let what = format!("Linux's side of the interface cannot have the address {cidr}");
+        let remedy = format!("Give it as root with: ip address add {cidr} dev {name}");
+        DevError::new(name, what, remedy).with_source(error)
+    })
 }
 
 /// Brings an interface up, which asks for the right to configure the network (CAP_NET_ADMIN).
@@ -130,22 +150,30 @@ fn granted(offer: libc::c_uint, mode: TapMode) -> Offloads {
 /// The MTU that was asked for is set when the interface has another; without one, the interface's own counts.
 fn settle_mtu(spec: &TapSpec) -> Result<usize, DevError> {
     let port = spec.to_string();
-    let current = sys::mtu(&spec.name).map_err(|error| {
-        DevError::new(&port, "the interface's MTU cannot be read", "Look whether it still exists with: ip link")
-            .with_source(error)
-    })?;
     match spec.mtu {
-        Some(wanted) if wanted != current => {
-            sys::set_mtu(&spec.name, wanted).map_err(|error| {
-                let what = format!("the interface's MTU is {current} and cannot be set to {wanted}");
-                let remedy =
-                    format!("Leave mtu={wanted} out, or set it as root with: ip link set {} mtu {wanted}", spec.name);
-                DevError::new(&port, what, remedy).with_source(error)
-            })?;
-            Ok(wanted)
-        }
-        _ => Ok(current),
+        Some(wanted) => set_mtu(&port, &spec.name, wanted).map(|()| wanted),
+        None => current_mtu(&port, &spec.name),
     }
+}
+
+fn current_mtu(port: &str, name: &str) -> Result<usize, DevError> {
+    sys::mtu(name).map_err(|error| {
+        DevError::new(port, "the interface's MTU cannot be read", "Look whether it still exists with: ip link")
+            .with_source(error)
+    })
+}
+
+/// Sets the MTU of the interface unless it has it already.
+pub(crate) fn set_mtu(port: &str, name: &str, wanted: usize) -> Result<(), DevError> {
+    let current = current_mtu(port, name)?;
+    if wanted == current {
+        return Ok(());
+    }
+    sys::set_mtu(name, wanted).map_err(|error| {
+        let what = format!("the interface's MTU is {current} and cannot be set to {wanted}");
+        let remedy = format!("Leave mtu={wanted} out, or set it as root with: ip link set {name} mtu {wanted}");
+        DevError::new(port, what, remedy).with_source(error)
+    })
 }
 
 /// Our address on the link. The interface's own address belongs to the kernel at the other end, so ours has to differ.

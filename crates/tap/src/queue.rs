@@ -9,7 +9,7 @@ use clearway_dev::frames::LARGE_LEN;
 use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
 use clearway_pkt::{Buf, Burst, Offloads, PoolBuf, Segmentation, TxMeta};
 
-use crate::open::TapFd;
+use crate::open::{TapFd, set_mtu};
 use crate::vnet::{self, HEADER_LEN};
 
 /// One queue of a TUN/TAP interface, for one thread. Each frame costs one system call either way, a frame of 64 KiB too.
@@ -72,6 +72,12 @@ impl TapQueue {
     /// The interface's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The queue on its way to another thread. What it has counted stays behind.
+    pub fn into_fd(self) -> TapFd {
+        let TapQueue { file, port, name, mtu, mac, offloads, .. } = self;
+        TapFd { file, port, name, mtu, mac, offloads }
     }
 
     fn read_one(&mut self, burst: &mut Burst<PoolBuf>) -> Result<Read1, DevError> {
@@ -206,6 +212,10 @@ impl Dev for TapQueue {
         }
     }
 
+    fn reserved(&self) -> &[u8] {
+        self.tx.get(HEADER_LEN..HEADER_LEN + self.reserved).unwrap_or_default()
+    }
+
     /// Every frame went out when it was committed: the interface takes one per system call.
     fn flush(&mut self) {}
 
@@ -215,6 +225,17 @@ impl Dev for TapQueue {
 
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
+        set_mtu(&self.port, &self.name, mtu)?;
+        self.mtu = mtu;
+        let longest = HEADER_LEN + max_frame(mtu, self.mac.is_some());
+        if longest > self.tx.len() {
+            self.tx = vec![0; longest].into_boxed_slice();
+            self.reserved = 0;
+        }
+        Ok(())
     }
 
     fn mac(&self) -> Option<Mac> {

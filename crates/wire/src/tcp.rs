@@ -171,6 +171,13 @@ impl Segment {
     pub const fn seq_len(&self, payload_len: usize) -> u32 {
         payload_len as u32 + self.flags.syn() as u32 + self.flags.fin() as u32
     }
+
+    /// What [`plain`] reads.
+    #[inline]
+    pub const fn plain(&self) -> Plain {
+        let Segment { seq, ack, flags, header_len, wnd, opts, .. } = *self;
+        Plain { seq, ack, flags, header_len, wnd, ts: opts.ts }
+    }
 }
 
 /// Timestamps behind two paddings, the layout that RFC 7323 appendix A recommends.
@@ -217,6 +224,46 @@ pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
         }
         _ => Ok(with(TcpOptions::parse(options))),
     }
+}
+
+/// What [`plain`] reads of a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plain {
+    /// SEG.SEQ.
+    pub seq: Seq,
+    /// SEG.ACK; counts only with [`Flags::ACK`].
+    pub ack: Seq,
+    /// Control bits.
+    pub flags: Flags,
+    /// Bytes from the start of the segment to its data: 20 or 32.
+    pub header_len: u8,
+    /// SEG.WND as it stands in the header, not scaled.
+    pub wnd: u16,
+    /// TSval and TSecr.
+    pub ts: Option<(u32, u32)>,
+}
+
+/// Reads a header that has no options or the timestamps that RFC 7323 appendix A recommends, without the ports and the urgent pointer. None: it
+/// is another, and [`parse`] reads it.
+#[inline(always)]
+pub fn plain(bytes: &[u8]) -> Option<Plain> {
+    let with = |h: &[u8; HEADER_LEN], header_len: usize, ts| Plain {
+        seq: Seq(u32_at(h, 4)),
+        ack: Seq(u32_at(h, 8)),
+        flags: Flags(h[13]),
+        header_len: header_len as u8,
+        wnd: u16_at(h, 14),
+        ts,
+    };
+    if let Some((h, options)) = bytes.first_chunk::<TS_HEADER_LEN>().and_then(|h| h.split_first_chunk::<HEADER_LEN>()) {
+        if usize::from(h[12] >> 4) * 4 == TS_HEADER_LEN && options[..4] == NOP_NOP_TS {
+            let ts =
+                |at: usize| options.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b));
+            return Some(with(h, TS_HEADER_LEN, Some((ts(4), ts(8)))));
+        }
+    }
+    let h = bytes.first_chunk::<HEADER_LEN>()?;
+    (usize::from(h[12] >> 4) * 4 == HEADER_LEN).then(|| with(h, HEADER_LEN, None))
 }
 
 /// The options of a segment one by one, as they stand in its header. Empty when the header is malformed.

@@ -208,3 +208,61 @@ fn all_buffers_come_back() {
     drop((a, b));
     assert_eq!((pool.small().available(), pool.large().available()), (2000, 4));
 }
+
+/// A loopback with a bad wire, and how often it lost a segment when so many large packets crossed it.
+fn bad_loopback(text: &str) -> Fault<Loopback> {
+    let pool = FramePool::new(PoolBudget { small_count: 500, small_len: 2048, large_count: 8, large_len: 66_000 });
+    Fault::on_loopback(Loopback::with_mtu(pool.clone(), 1500), spec(text).rx, 1, pool)
+}
+
+const MSS: u16 = 1_448;
+
+/// A packet of 40 segments as the stack hands it to a loopback: its checksum is never made.
+fn large() -> (Vec<u8>, TxMeta) {
+    let frame = tcp_frame(true, false, Flags::ACK, &pattern(40 * usize::from(MSS)));
+    (frame, TxMeta { segmentation: Segmentation::Tcp(MSS), ..TxMeta::default() })
+}
+
+#[test]
+fn on_a_loopback_large_packets_are_taken_and_faults_meet_single_segments_once() {
+    let mut dev = bad_loopback("loss=10%");
+    assert!(dev.offloads().trusted_link && dev.offloads().tso4);
+    let (frame, meta) = large();
+    let (mut got, mut segments) = (0, 0);
+    for _ in 0..100 {
+        send(&mut dev, &frame, meta);
+        for (bytes, meta) in receive(&mut dev) {
+            assert_eq!((meta.segment_size, meta.checksum), (0, Checksum::Good));
+            assert_eq!(bytes.len(), 20 + 32 + usize::from(MSS));
+            got += 1;
+        }
+        segments += 40;
+    }
+    let lost = dev.counters().rx_dropped(RxDrop::FaultLoss);
+    assert_eq!(got + lost, segments);
+    assert!((300..500).contains(&lost), "a tenth of {segments} segments, and {lost} were lost");
+}
+
+#[test]
+fn what_a_loopback_damages_is_known_to_be_damaged() {
+    let mut dev = bad_loopback("corrupt=100%");
+    send(&mut dev, &tcp_frame(true, false, Flags::ACK, b"data"), TxMeta::default());
+    let (frame, meta) = large();
+    send(&mut dev, &frame, meta);
+    let got = receive(&mut dev);
+    assert_eq!(got.len(), 41);
+    assert!(got.iter().all(|(_, meta)| meta.checksum == Checksum::Bad));
+}
+
+#[test]
+fn a_bad_loopback_cuts_no_more_than_it_can_hand_over() {
+    let pool = FramePool::new(PoolBudget { small_count: 120, small_len: 2048, large_count: 8, large_len: 66_000 });
+    let mut dev = Fault::on_loopback(Loopback::with_mtu(pool.clone(), 1500), Impairment::default(), 1, pool);
+    let (frame, meta) = large();
+    for _ in 0..4 {
+        send(&mut dev, &frame, meta);
+    }
+    assert_eq!(dev.next_deadline(), Instant::ZERO);
+    assert_eq!(receive(&mut dev).len(), 160);
+    assert_eq!((dev.counters().rx_dropped_total(), dev.next_deadline()), (0, Instant::NEVER));
+}

@@ -72,3 +72,18 @@ fn a_commit_without_room_is_counted() {
     assert_eq!(dev.counters().tx_dropped(TxDrop::BadRequest), 2);
     assert!(dev.reserve(70_000).is_none());
 }
+
+#[test]
+fn packets_on_their_way_stay_few_enough_to_stay_in_the_cache() {
+    let pool = FramePool::new(PoolBudget { small_count: 4, small_len: 2048, large_count: 32, large_len: 66_000 });
+    let mut dev = Loopback::new(pool.clone());
+    let mut sent = 0;
+    while send(&mut dev, &[7; 64_000], TxMeta::default()) {
+        sent += 1;
+    }
+    assert_eq!((sent, pool.large().available()), (LOOPBACK_BYTES.div_ceil(64_000), 32 - sent));
+    let mut burst = Burst::new();
+    dev.rx(&mut burst).unwrap();
+    assert_eq!(burst.len(), sent);
+    assert!(send(&mut dev, &[7; 64_000], TxMeta::default()));
+}

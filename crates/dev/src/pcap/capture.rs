@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
 
-use super::write::{Direction, PcapWriter};
+use super::write::{Direction, InterfaceId, Packet, PcapWriter};
 use crate::device::{MAX_IP_PACKET, max_frame};
 use crate::{Dev, DevCounters, DevError, TxDrop};
 
@@ -19,6 +19,7 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 pub struct Capture<D, W: Write> {
     below: D,
     writer: PcapWriter<W>,
+    interface: InterfaceId,
     /// What is added to the time of a turn to make it nanoseconds since 1970.
     unix_ns_at_zero: u64,
     now: Instant,
@@ -34,15 +35,16 @@ impl<D: Dev, W: Write> Capture<D, W> {
     /// [`Instant::ZERO`] of the times that [`Dev::set_now`] tells.
     pub fn new(below: D, out: W, interface: &str, unix_ns_at_zero: u64) -> io::Result<Capture<D, W>> {
         let ethernet = below.mac().is_some();
-        let longest = max_frame(below.mtu(), ethernet).max(below.offloads().max_segmented_frame as usize);
+        let mut writer = PcapWriter::new(out)?;
         Ok(Capture {
-            writer: PcapWriter::new(out, ethernet, interface)?,
+            interface: writer.interface(ethernet, interface)?,
+            writer,
             below,
             unix_ns_at_zero,
             now: Instant::ZERO,
             flushed: Instant::ZERO,
             error: None,
-            frame: vec![0; longest.min(max_frame(MAX_IP_PACKET, true))].into_boxed_slice(),
+            frame: vec![0; max_frame(MAX_IP_PACKET, true)].into_boxed_slice(),
             reserved: 0,
             counters: DevCounters::default(),
         })
@@ -86,7 +88,8 @@ impl<D: Dev, W: Write> Dev for Capture<D, W> {
                 break;
             }
             if let Some((buf, _)) = burst.peek(index) {
-                let written = self.writer.write(self.unix_ns(), Direction::Received, buf.bytes(), None);
+                let written =
+                    self.writer.write(&Packet::whole(self.interface, self.unix_ns(), Direction::Received, buf.bytes()));
                 self.keep(written);
             }
         }
@@ -112,9 +115,14 @@ impl<D: Dev, W: Write> Dev for Capture<D, W> {
         room[..len].copy_from_slice(&self.frame[..len]);
         self.below.commit(len, meta);
         if self.error.is_none() {
-            let written = self.writer.write(self.unix_ns(), Direction::Sent, &self.frame[..len], None);
+            let packet = Packet::whole(self.interface, self.unix_ns(), Direction::Sent, &self.frame[..len]);
+            let written = self.writer.write(&packet);
             self.keep(written);
         }
+    }
+
+    fn reserved(&self) -> &[u8] {
+        &self.frame[..self.reserved]
     }
 
     fn flush(&mut self) {

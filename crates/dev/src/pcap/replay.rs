@@ -149,6 +149,10 @@ impl<R: Read> Dev for Replay<R> {
         }
     }
 
+    fn reserved(&self) -> &[u8] {
+        &self.frame[..self.reserved]
+    }
+
     fn flush(&mut self) {}
 
     fn offloads(&self) -> Offloads {

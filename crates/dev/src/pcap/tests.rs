@@ -15,11 +15,16 @@ fn pool() -> FramePool {
 }
 
 fn written(ethernet: bool, frames: &[(u64, &[u8])]) -> Vec<u8> {
-    let mut writer = PcapWriter::new(Vec::new(), ethernet, "tap0").unwrap();
+    let mut writer = PcapWriter::new(Vec::new()).unwrap();
+    let interface = writer.interface(ethernet, "tap0").unwrap();
     for (unix_ns, frame) in frames {
-        writer.write(*unix_ns, Direction::Received, frame, Some("why not")).unwrap();
+        let packet = Packet::whole(interface, *unix_ns, Direction::Received, frame);
+        writer.write(&Packet { comment: Some("why not"), ..packet }).unwrap();
     }
-    writer.into_inner()
+    let written = writer.written();
+    let file = writer.into_inner();
+    assert_eq!(written, file.len() as u64);
+    file
 }
 
 fn read(file: &[u8]) -> io::Result<Vec<Record>> {
@@ -180,4 +185,55 @@ fn a_file_on_disk_tells_which_address_is_ours() {
     assert_eq!(mac.unwrap(), Some(Mac([2, 0, 0, 0, 0, 2])));
     assert_eq!(bare.unwrap(), None);
     assert!(text.contains("Give it a pcap or pcapng file"), "{text}");
+}
+
+fn trace_frame(iface: u16, bytes: &[u8]) -> TraceFrame<'_> {
+    TraceFrame {
+        iface: clearway_pkt::Iface(iface),
+        ethernet: iface != 2,
+        unix_ns: 5,
+        direction: Direction::Sent,
+        bytes,
+        original_len: bytes.len(),
+        comment: None,
+    }
+}
+
+#[test]
+fn a_trace_holds_several_interfaces_and_the_reason_beside_a_frame() {
+    let names = vec![(clearway_pkt::Iface(1), "tap1".into()), (clearway_pkt::Iface(2), "loop0".into())];
+    let mut trace = Trace::new(Vec::new(), TraceSpec { snap_len: 8, ..TraceSpec::default() }, names).unwrap();
+    assert_eq!(trace.record(&trace_frame(2, b"bare")), Traced::Written);
+    let dropped = TraceFrame { original_len: 999, comment: Some("dropped: not-ours"), ..trace_frame(1, &[7; 60]) };
+    assert_eq!(trace.record(&dropped), Traced::Written);
+    assert_eq!(trace.record(&trace_frame(2, b"more")), Traced::Written);
+    let (packets, bytes) = trace.size();
+    let file = trace.finish().unwrap();
+    assert_eq!((packets, bytes), (3, file.len() as u64));
+    let records: Vec<_> = read(&file).unwrap().into_iter().map(|r| (r.ethernet, r.frame, r.original_len)).collect();
+    assert_eq!(records, [(false, b"bare".to_vec(), 4), (true, vec![7; 8], 999), (false, b"more".to_vec(), 4)]);
+    let holds = |text: &[u8]| file.windows(text.len()).any(|window| window == text);
+    assert!(holds(b"dropped: not-ours") && holds(b"tap1") && holds(b"loop0"));
+}
+
+#[test]
+fn a_trace_takes_what_fits_until_it_has_enough() {
+    let (tcp, udp) = (tcp_frame(true, true, Flags::ACK, b"x"), crate::test_frames::udp_frame(true, true, b"x"));
+    let filter = crate::FrameFilter { proto: Some(clearway_wire::Proto::TCP), ..Default::default() };
+    let spec = TraceSpec { filter, max_packets: 2, ..TraceSpec::default() };
+    let mut trace = Trace::new(Vec::new(), spec, Vec::new()).unwrap();
+    let mut record = |frame: &[u8]| trace.record(&trace_frame(1, frame));
+    let results = [record(&tcp), record(&udp), record(&tcp), record(&tcp)];
+    assert_eq!(results, [Traced::Written, Traced::Filtered, Traced::Written, Traced::Over]);
+    let mut small = Trace::new(Vec::new(), TraceSpec { max_bytes: 300, ..TraceSpec::default() }, Vec::new()).unwrap();
+    while small.record(&trace_frame(1, &[1; 60])) == Traced::Written {}
+    assert!(small.is_over() && small.error().is_none() && small.size().1 < 600);
+}
+
+#[test]
+fn a_full_disk_ends_a_trace() {
+    let mut trace = Trace::new(FullDisk(300), TraceSpec::default(), Vec::new()).unwrap();
+    while trace.record(&trace_frame(1, &[1; 60])) == Traced::Written {}
+    assert_eq!(trace.error().map(io::Error::kind), Some(io::ErrorKind::StorageFull));
+    assert!(trace.finish().is_err());
 }

@@ -16,17 +16,47 @@ pub enum Direction {
     Sent,
 }
 
-/// Writes one interface's frames to a pcapng file.
+/// An interface of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InterfaceId(u32);
+
+/// A frame for a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Where it passed.
+    pub interface: InterfaceId,
+    /// When, in nanoseconds since 1970 (UTC).
+    pub unix_ns: u64,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Its bytes, or the first of them.
+    pub bytes: &'a [u8],
+    /// How many bytes it had when it passed.
+    pub original_len: usize,
+    /// What stands beside it in a viewer, such as why it was dropped; None for nothing.
+    pub comment: Option<&'a str>,
+}
+
+impl<'a> Packet<'a> {
+    /// A whole frame without a comment.
+    pub fn whole(interface: InterfaceId, unix_ns: u64, direction: Direction, bytes: &'a [u8]) -> Packet<'a> {
+        Packet { interface, unix_ns, direction, bytes, original_len: bytes.len(), comment: None }
+    }
+}
+
+/// Writes the frames of any number of interfaces to one pcapng file. Each block is handed over in one piece.
 pub struct PcapWriter<W: Write> {
     out: W,
-    /// Where a block is put together, so that it is written whole.
+    /// Where a block is put together.
     block: Vec<u8>,
+    interfaces: u32,
+    written: u64,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a file for an interface that carries Ethernet frames, or bare IP packets.
-    pub fn new(out: W, ethernet: bool, interface: &str) -> io::Result<PcapWriter<W>> {
-        let mut writer = PcapWriter { out, block: Vec::with_capacity(2_048) };
+    /// Begins a file.
+    pub fn new(out: W) -> io::Result<PcapWriter<W>> {
+        let mut writer = PcapWriter { out, block: Vec::with_capacity(2_048), interfaces: 0, written: 0 };
         writer.begin(BLOCK_SECTION);
         writer.put32(BYTE_ORDER);
         // Version 1.0, and a section of unknown length.
@@ -34,36 +64,48 @@ impl<W: Write> PcapWriter<W> {
         writer.put16(0);
         writer.block.extend_from_slice(&u64::MAX.to_ne_bytes());
         writer.end()?;
-        writer.begin(BLOCK_INTERFACE);
-        writer.put16(if ethernet { LINK_ETHERNET } else { LINK_RAW });
-        writer.put16(0);
-        writer.put32(SNAP_LEN as u32);
-        writer.option(OPTION_INTERFACE_NAME, interface.as_bytes());
-        // Timestamps count ten to the power of minus nine seconds.
-        writer.option(OPTION_TIME_RESOLUTION, &[9]);
-        writer.option(OPTION_END, &[]);
-        writer.end()?;
         Ok(writer)
     }
 
-    /// Adds a frame. `unix_ns` is when, in nanoseconds since 1970; `comment` stands beside it in a viewer, such as why it was dropped.
-    pub fn write(&mut self, unix_ns: u64, direction: Direction, frame: &[u8], comment: Option<&str>) -> io::Result<()> {
-        let kept = &frame[..frame.len().min(SNAP_LEN)];
+    /// Adds an interface that carries Ethernet frames, or bare IP packets. Its name is what a viewer shows.
+    pub fn interface(&mut self, ethernet: bool, name: &str) -> io::Result<InterfaceId> {
+        self.begin(BLOCK_INTERFACE);
+        self.put16(if ethernet { LINK_ETHERNET } else { LINK_RAW });
+        self.put16(0);
+        self.put32(SNAP_LEN as u32);
+        self.option(OPTION_INTERFACE_NAME, name.as_bytes());
+        // Timestamps count ten to the power of minus nine seconds.
+        self.option(OPTION_TIME_RESOLUTION, &[9]);
+        self.option(OPTION_END, &[]);
+        self.end()?;
+        let id = InterfaceId(self.interfaces);
+        self.interfaces += 1;
+        Ok(id)
+    }
+
+    /// Adds a frame.
+    pub fn write(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        let kept = &packet.bytes[..packet.bytes.len().min(SNAP_LEN)];
         self.begin(BLOCK_PACKET);
-        self.put32(0);
-        self.put32((unix_ns >> 32) as u32);
-        self.put32(unix_ns as u32);
+        self.put32(packet.interface.0);
+        self.put32((packet.unix_ns >> 32) as u32);
+        self.put32(packet.unix_ns as u32);
         self.put32(kept.len() as u32);
-        self.put32(frame.len() as u32);
+        self.put32(packet.original_len.max(kept.len()) as u32);
         self.block.extend_from_slice(kept);
         self.pad();
-        let flags: u32 = if direction == Direction::Received { 1 } else { 2 };
+        let flags: u32 = if packet.direction == Direction::Received { 1 } else { 2 };
         self.option(OPTION_PACKET_FLAGS, &flags.to_ne_bytes());
-        if let Some(comment) = comment {
+        if let Some(comment) = packet.comment {
             self.option(OPTION_COMMENT, comment.as_bytes());
         }
         self.option(OPTION_END, &[]);
         self.end()
+    }
+
+    /// Bytes of the file so far.
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
     /// Hands everything to the system.
@@ -88,7 +130,9 @@ impl<W: Write> PcapWriter<W> {
         let len = (self.block.len() + 4) as u32;
         self.put32(len);
         self.block[4..8].copy_from_slice(&len.to_ne_bytes());
-        self.out.write_all(&self.block)
+        self.out.write_all(&self.block)?;
+        self.written += u64::from(len);
+        Ok(())
     }
 
     fn put32(&mut self, value: u32) {

@@ -1,5 +1,5 @@
 use clearway_dev::{PairConfig, PairEnd, PoolBudget, pair};
-use clearway_pkt::TxMeta;
+use clearway_pkt::{Iface, TxMeta};
 use clearway_proto::Config;
 use clearway_proto::store::{ChainRx, RingTx};
 use clearway_wire::{Addr, Endpoint, EtherType, Flags, Mac, Proto, Segment, eth, ipv4, tcp};

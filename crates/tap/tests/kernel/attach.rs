@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use clearway_dev::{Dev, TxDrop};
 use clearway_pkt::{Burst, TxMeta};
-use clearway_tap::{bring_up, open};
+use clearway_tap::{add_host_address, bring_up, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
@@ -180,4 +180,41 @@ fn a_device_that_may_not_be_opened_or_is_not_there_is_an_error_with_a_remedy() {
     std::fs::remove_file("/dev/net/tun").unwrap();
     let text = error(&tap("x0"));
     assert!(text.contains("/dev/net/tun is not there") && text.contains("modprobe tun"), "{text}");
+}
+
+#[test]
+fn the_kernels_side_is_given_addresses_of_both_families_and_may_have_them_already() {
+    let _turn = enter_namespace();
+    let _queues = open(&tap("addr0")).unwrap();
+    for text in ["10.7.0.1/24", "10.7.1.1/16", "fd00:7::1/64", "10.7.0.1/24"] {
+        add_host_address("addr0", text.parse().unwrap()).unwrap();
+    }
+    let shown = std::process::Command::new("ip").args(["-o", "address", "show", "dev", "addr0"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for text in ["10.7.0.1/24", "10.7.1.1/16", "fd00:7::1/64"] {
+        assert!(shown.contains(text), "{text} is missing in {shown}");
+    }
+    let error = add_host_address("nosuch0", "10.7.0.1/24".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("ip address add 10.7.0.1/24 dev nosuch0"), "{error}");
+}
+
+#[test]
+fn a_queue_goes_to_another_thread_and_changes_its_mtu_there() {
+    let _turn = enter_namespace();
+    let queue = open(&tap("move0")).unwrap().remove(0).into_queue(pool());
+    bring_up("move0").unwrap();
+    let fd = queue.into_fd();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut queue = fd.into_queue(pool());
+            queue.set_mtu(9_000).unwrap();
+            assert_eq!((queue.mtu(), queue.name()), (9_000, "move0"));
+            let room = queue.reserve(9_014).unwrap();
+            room[..9_014].fill(0);
+            assert_eq!(queue.reserved()[..9_014], [0; 9_014]);
+            queue.commit(9_014, TxMeta::default());
+            assert_eq!((queue.counters().tx_packets, queue.counters().tx_dropped_total()), (1, 0));
+            assert!(queue.set_mtu(1_000_000).unwrap_err().to_string().contains("cannot be set to 1000000"));
+        });
+    });
 }

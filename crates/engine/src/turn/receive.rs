@@ -1,0 +1,131 @@
+//! The first half of a turn: what the ports and the other cores bring.
+
+use clearway_dev::{Dev, DevError};
+use clearway_pkt::{Buf, Burst, Iface, PoolBuf, RxMeta};
+use clearway_proto::{Env, Stack};
+
+use super::Engine;
+use crate::error::EngineError;
+use crate::inspect::{Inspect, Verdict};
+use crate::ports::OnDeviceError;
+use crate::{App, Time};
+
+impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
+    /// One burst from every port. Answers whether anything came, and whether a port may have more.
+    pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
+        let (mut received, mut full) = (false, false);
+        let shares = self.seat.mail.has_others();
+        for place in 0..self.ports.places() {
+            let iface = Iface(place as u16);
+            let Some(dev) = self.ports.working(place) else { continue };
+            dev.set_now(time.now);
+            if let Err(error) = dev.rx(&mut self.burst) {
+                self.device_failed(iface, error)?;
+            }
+            if self.burst.is_empty() {
+                continue;
+            }
+            received = true;
+            full |= self.burst.room() == 0;
+            if place != 0 {
+                self.burst.set_iface(iface);
+            }
+            if let Some(inspector) = &mut self.ports.inspector {
+                inspect(&mut **inspector, time, iface, &mut self.burst);
+            }
+            if shares {
+                self.share(iface);
+            }
+            self.ingest(time);
+        }
+        if shares {
+            received |= self.read_mail(time);
+        }
+        Ok((received, full))
+    }
+
+    fn device_failed(&mut self, iface: Iface, error: DevError) -> Result<(), EngineError> {
+        if self.on_device_error == OnDeviceError::End {
+            return Err(error.into());
+        }
+        self.stack.set_up(iface, false);
+        if let Some(port) = self.ports.get_mut(iface) {
+            port.error = Some(error);
+        }
+        self.choose_mode();
+        self.news = true;
+        Ok(())
+    }
+
+    fn share(&mut self, iface: Iface) {
+        let ethernet = self.port(iface).is_some_and(|dev| dev.mac().is_some());
+        for (frame, _) in (0..self.burst.len()).filter_map(|at| self.burst.peek(at)) {
+            self.seat.mail.share(iface, ethernet, frame.bytes());
+        }
+    }
+
+    fn ingest(&mut self, time: Time) {
+        match &mut self.ports.inspector {
+            Some(inspector) if inspector.wants_drops() => {
+                ingest_and_tell(&mut self.stack, time, &mut self.burst, &mut **inspector);
+            }
+            _ => self.stack.ingest(time.now, &mut self.burst),
+        }
+        self.burst.clear();
+    }
+
+    // What another core shared has passed the inspector there.
+    fn read_mail(&mut self, time: Time) -> bool {
+        let mut letters = self.seat.mail.take();
+        let any = !letters.is_empty();
+        while !letters.is_empty() {
+            while let Some((iface, frame)) = letters.pop_front() {
+                if let Some(buf) = self.pool.copy_of(&frame) {
+                    let meta = RxMeta { iface, ..Default::default() };
+                    // The burst has room: it is emptied as soon as it is full.
+                    let _ = self.burst.push(buf, meta);
+                }
+                if self.burst.room() == 0 {
+                    break;
+                }
+            }
+            self.ingest(time);
+        }
+        any
+    }
+}
+
+// Kept out of the turn of an engine without an inspector.
+#[inline(never)]
+fn ingest_and_tell<E: Env<Buf = PoolBuf>>(
+    stack: &mut Stack<E>,
+    time: Time,
+    burst: &mut Burst<PoolBuf>,
+    inspector: &mut dyn Inspect,
+) {
+    stack.ingest_with(time.now, burst, &mut |why, meta, head| inspector.dropped(time, meta.iface, head, why));
+}
+
+/// Shows a burst to the inspector and takes out of it what he drops.
+#[inline(never)]
+fn inspect(inspector: &mut dyn Inspect, time: Time, iface: Iface, burst: &mut Burst<PoolBuf>) {
+    let mut dropped = 0u64;
+    const { assert!(clearway_pkt::BURST <= u64::BITS as usize) };
+    for at in 0..burst.len() {
+        let Some((buf, meta)) = burst.peek(at) else { continue };
+        if inspector.rx(time, iface, buf.bytes(), meta) == Verdict::Drop {
+            dropped |= 1 << at;
+        }
+    }
+    if dropped == 0 {
+        return;
+    }
+    let mut passed = Burst::new();
+    for at in (0..burst.len()).filter(|at| dropped & 1 << at == 0) {
+        if let Some((buf, meta)) = burst.take(at) {
+            // Both bursts have as many places.
+            let _ = passed.push(buf, meta);
+        }
+    }
+    *burst = passed;
+}

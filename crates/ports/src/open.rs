@@ -1,0 +1,217 @@
+//! Opening the ports that a user named, one queue for each core.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clearway_dev::device::MAX_IP_PACKET;
+use clearway_dev::{Absent, Capture, Fault, FaultSpec, FramePool, Loopback, PortSpec, Replay, TapMode, TapSpec};
+use clearway_tap::TapFd;
+
+use crate::{Port, PortError};
+
+/// What goes round every port.
+#[derive(Clone, Default, Debug)]
+pub struct Wrap {
+    /// Makes the link bad.
+    pub fault: Option<FaultSpec>,
+    /// The same faults again for the same number; each core adds its own.
+    pub fault_seed: u64,
+    /// Writes all packets down.
+    pub pcap: Option<CaptureTo>,
+}
+
+/// Where packets are written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureTo {
+    /// The file; several cores or ports write several, numbered behind this name.
+    pub path: PathBuf,
+    /// What the wall clock showed, in nanoseconds since 1970 (UTC), when the monotonic clock of the ports' owner stood at zero.
+    pub unix_ns_at_zero: u64,
+}
+
+/// A port on its way to the thread that will use it.
+pub struct Unwrapped {
+    kind: Kind,
+    name: String,
+    wrap: Arc<Wrap>,
+    // Numbered when there are several ports or cores.
+    pcap: Option<CaptureTo>,
+    core: u64,
+}
+
+enum Kind {
+    Tap(TapFd),
+    Loop { mtu: usize },
+    Replay(PathBuf),
+    Absent(Absent),
+}
+
+impl Unwrapped {
+    /// The port's name, as [`describe`] gives it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn from_tap(fd: TapFd) -> Unwrapped {
+        let name = fd.name().to_owned();
+        Unwrapped { kind: Kind::Tap(fd), name, wrap: Arc::default(), pcap: None, core: 0 }
+    }
+
+    pub(crate) fn from_absent(absent: Absent) -> Unwrapped {
+        Unwrapped { kind: Kind::Absent(absent), name: String::new(), wrap: Arc::default(), pcap: None, core: 0 }
+    }
+
+    /// The device, for the thread that calls this.
+    pub fn into_port(self, pool: &FramePool) -> Result<Port, PortError> {
+        let is_loopback = matches!(self.kind, Kind::Loop { .. });
+        let port = match self.kind {
+            Kind::Tap(fd) => Port::Tap(fd.into_queue(pool.clone())),
+            Kind::Loop { mtu } => Port::Loop(Loopback::with_mtu(pool.clone(), mtu)),
+            Kind::Absent(absent) => return Ok(Port::Absent(absent)),
+            Kind::Replay(path) => Port::Other(Box::new(Replay::open(&path, pool.clone())?)),
+        };
+        // The capture stands next to the device, so that it shows what was on the wire and not what a fault made of it.
+        let port = match &self.pcap {
+            None => port,
+            Some(to) => {
+                captured(port, to, &self.name).map_err(|source| PortError::Capture { path: to.path.clone(), source })?
+            }
+        };
+        Ok(match &self.wrap.fault {
+            None => port,
+            Some(spec) => {
+                let seed = self.wrap.fault_seed.wrapping_add(self.core);
+                Port::Other(Box::new(if is_loopback {
+                    Fault::on_loopback(port, spec.rx, seed, pool.clone())
+                } else {
+                    Fault::new(port, *spec, seed, pool.clone())
+                }))
+            }
+        })
+    }
+}
+
+fn captured(port: Port, to: &CaptureTo, name: &str) -> io::Result<Port> {
+    let file = BufWriter::new(File::create(&to.path)?);
+    Ok(Port::Other(Box::new(Capture::new(port, file, name, to.unix_ns_at_zero)?)))
+}
+
+/// Opens one port for each of `cores` cores. A TUN/TAP interface that cannot have so many queues, because it was made before with one, gets one, for the
+/// first core, and the others have an absent one ([`Port::is_absent`]); so do the cores beyond the queues that it asks for itself.
+pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrapped>, PortError> {
+    if *spec == PortSpec::Loop {
+        check_one_wire(wrap.fault.as_ref())?;
+    }
+    let kinds = match spec {
+        PortSpec::Tap(tap) => tap_kinds_or_fewer(tap, cores)?,
+        other => kinds(other, None, cores)?,
+    };
+    let wrap = Arc::new(wrap.clone());
+    let unwrapped = |(core, kind)| {
+        let number = |to: &CaptureTo| numbered(&to.path, 1, 0, cores, core);
+        let pcap = wrap.pcap.as_ref().map(|to| CaptureTo { path: number(to), ..*to });
+        Unwrapped { kind, name: describe(spec), wrap: Arc::clone(&wrap), pcap, core: core as u64 }
+    };
+    Ok(kinds.into_iter().enumerate().map(unwrapped).collect())
+}
+
+fn tap_kinds_or_fewer(tap: &TapSpec, cores: usize) -> Result<Vec<Kind>, PortError> {
+    let wanted = if tap.queues == 1 { cores } else { usize::from(tap.queues).min(cores) };
+    let queues = open_tap(tap, wanted).or_else(|error| if wanted > 1 { open_tap(tap, 1) } else { Err(error) })?;
+    let absent =
+        queues.first().map(|queue| (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads()));
+    let mut kinds: Vec<Kind> = queues.into_iter().map(Kind::Tap).collect();
+    if let Some((count, mtu, mac, offloads)) = absent {
+        kinds.extend((0..count).map(|_| Kind::Absent(Absent::new(mtu, mac, offloads))));
+    }
+    Ok(kinds)
+}
+
+fn open_tap(tap: &TapSpec, queues: usize) -> Result<Vec<TapFd>, PortError> {
+    let tap = TapSpec { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..tap.clone() };
+    let queues = clearway_tap::open(&tap)?;
+    clearway_tap::bring_up(&tap.name)?;
+    Ok(queues)
+}
+
+/// Opens every port with one queue for each of `cores` cores; the answer is a list of ports for each core. `mtu` counts for the ports that name none.
+pub fn open(
+    specs: &[PortSpec],
+    mtu: Option<usize>,
+    wrap: &Wrap,
+    cores: usize,
+) -> Result<Vec<Vec<Unwrapped>>, PortError> {
+    let wrap = Arc::new(wrap.clone());
+    let mut of_cores: Vec<Vec<Unwrapped>> = (0..cores).map(|_| Vec::new()).collect();
+    for (index, spec) in specs.iter().enumerate() {
+        if *spec == PortSpec::Loop {
+            check_one_wire(wrap.fault.as_ref())?;
+        }
+        for (core, kind) in kinds(spec, mtu, cores)?.into_iter().enumerate() {
+            let number = |to: &CaptureTo| numbered(&to.path, specs.len(), index, cores, core);
+            let pcap = wrap.pcap.as_ref().map(|to| CaptureTo { path: number(to), ..*to });
+            let (name, wrap) = (describe(spec), Arc::clone(&wrap));
+            of_cores[core].push(Unwrapped { kind, name, wrap, pcap, core: core as u64 });
+        }
+    }
+    Ok(of_cores)
+}
+
+fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>, PortError> {
+    match spec {
+        PortSpec::Tap(tap) => {
+            let mut tap = tap.clone();
+            if tap.queues != 1 && usize::from(tap.queues) != cores {
+                return Err(PortError::Misuse(format!(
+                    "{spec} has {} queues for {cores} cores. Leave queues= out: each core gets one queue.",
+                    tap.queues
+                )));
+            }
+            tap.mtu = tap.mtu.or(mtu);
+            Ok(open_tap(&tap, cores)?.into_iter().map(Kind::Tap).collect())
+        }
+        PortSpec::Loop => {
+            let mtu = mtu.unwrap_or(MAX_IP_PACKET);
+            Ok((0..cores).map(|_| Kind::Loop { mtu }).collect())
+        }
+        PortSpec::Pcap(path) if cores == 1 => Ok(vec![Kind::Replay(path.clone())]),
+        PortSpec::Pcap(_) => {
+            Err(PortError::Misuse(format!("{spec} can feed one core only. Use --cores with one core.")))
+        }
+    }
+}
+
+/// A loopback is one wire: what is sent on it is received from it.
+pub(crate) fn check_one_wire(fault: Option<&FaultSpec>) -> Result<(), PortError> {
+    match fault {
+        Some(fault) if fault.rx != fault.tx => Err(PortError::Misuse(
+            "a loopback has one wire, so its faults have no direction. Leave rx. and tx. out.".into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A port's name without its options.
+pub fn describe(spec: &PortSpec) -> String {
+    match spec {
+        PortSpec::Tap(tap) if tap.mode == TapMode::Tun => format!("tun:{}", tap.name),
+        PortSpec::Tap(tap) => format!("tap:{}", tap.name),
+        other => other.to_string(),
+    }
+}
+
+fn numbered(path: &Path, ports: usize, port: usize, cores: usize, core: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    if ports > 1 {
+        name.push(format!(".port{port}"));
+    }
+    if cores > 1 {
+        name.push(format!(".core{core}"));
+    }
+    name.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! A port of any kind as one type.
+
+use std::os::fd::BorrowedFd;
+
+use clearway_base::Instant;
+use clearway_dev::{Absent, Dev, DevCounters, DevError, Fault, FaultSpec, FramePool, Loopback, Mac};
+use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
+use clearway_tap::TapQueue;
+
+use crate::open::check_one_wire;
+use crate::{PortError, Unwrapped};
+
+/// A port of one core. The kinds that are meant to be fast are called directly; whatever else there is, wrappers for tests among them, through a pointer.
+pub enum Port {
+    /// One queue of a TUN/TAP interface.
+    Tap(TapQueue),
+    /// The stack's link to itself.
+    Loop(Loopback),
+    /// The place of a queue that this core does not have.
+    Absent(Absent),
+    /// Anything else.
+    Other(Box<dyn Dev<Buf = PoolBuf>>),
+}
+
+impl Port {
+    /// A link from the stack to itself with its frames in `pool`. `mtu` is in bytes of IP packet, 65,535 at most.
+    pub fn loopback(pool: &FramePool, mtu: usize) -> Port {
+        Port::Loop(Loopback::with_mtu(pool.clone(), mtu))
+    }
+
+    /// The same with a bad wire, whose faults are the same again for the same `seed`. They happen to each segment of `mtu` bytes, once.
+    pub fn bad_loopback(pool: &FramePool, mtu: usize, fault: &FaultSpec, seed: u64) -> Result<Port, PortError> {
+        check_one_wire(Some(fault))?;
+        let loopback = Port::loopback(pool, mtu);
+        Ok(Port::Other(Box::new(Fault::on_loopback(loopback, fault.rx, seed, pool.clone()))))
+    }
+
+    /// The queue on its way to another thread, without what it has counted; the port itself when it is of a kind that stays where it is.
+    pub fn into_unwrapped(self) -> Result<Unwrapped, Box<Port>> {
+        match self {
+            Port::Tap(queue) => Ok(Unwrapped::from_tap(queue.into_fd())),
+            Port::Absent(absent) => Ok(Unwrapped::from_absent(absent)),
+            other => Err(Box::new(other)),
+        }
+    }
+
+    /// Whether this core has no queue of the port.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Port::Absent(_))
+    }
+}
+
+macro_rules! each {
+    ($port:expr, $dev:ident => $call:expr) => {
+        match $port {
+            Port::Tap($dev) => $call,
+            Port::Loop($dev) => $call,
+            Port::Absent($dev) => $call,
+            Port::Other($dev) => $call,
+        }
+    };
+}
+
+impl Dev for Port {
+    type Buf = PoolBuf;
+
+    #[inline]
+    fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
+        each!(self, dev => dev.rx(burst))
+    }
+
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        each!(self, dev => dev.reserve(len))
+    }
+
+    #[inline]
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        each!(self, dev => dev.commit(len, meta));
+    }
+
+    #[inline]
+    fn reserved(&self) -> &[u8] {
+        each!(self, dev => dev.reserved())
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        each!(self, dev => dev.flush());
+    }
+
+    fn offloads(&self) -> Offloads {
+        each!(self, dev => dev.offloads())
+    }
+
+    fn mtu(&self) -> usize {
+        each!(self, dev => dev.mtu())
+    }
+
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
+        each!(self, dev => dev.set_mtu(mtu))
+    }
+
+    fn mac(&self) -> Option<Mac> {
+        each!(self, dev => dev.mac())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        each!(self, dev => dev.wait_fd())
+    }
+
+    fn must_poll(&self) -> bool {
+        each!(self, dev => dev.must_poll())
+    }
+
+    fn counters(&self) -> DevCounters {
+        each!(self, dev => dev.counters())
+    }
+
+    #[inline]
+    fn set_now(&mut self, now: Instant) {
+        each!(self, dev => dev.set_now(now));
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Instant {
+        each!(self, dev => dev.next_deadline())
+    }
+}
