@@ -3,7 +3,7 @@
 //! Room is asked for before any state changes. When a neighbour's link address is not known yet, the room is a place in the neighbour table instead
 //! of one in the device, and the sender need not care.
 
-mod segment;
+pub(crate) mod segment;
 mod turn;
 
 use clearway_base::{Handle, Instant};
@@ -25,6 +25,13 @@ pub(crate) struct RouteCache {
     iface: Iface,
     /// None on a link without addresses.
     neighbour: Option<Handle<Neighbour>>,
+}
+
+impl RouteCache {
+    /// The longest IP packet of the way that was last used; 0 before.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.into()
+    }
 }
 
 /// Why a packet cannot leave.
@@ -73,6 +80,11 @@ pub(crate) enum Transport {
     },
     /// A UDP datagram whose checksum field is 0.
     Udp,
+    /// The same, which the device shall cut into datagrams of so many payload bytes.
+    UdpLarge {
+        /// Payload bytes of each but the last.
+        segment_size: u16,
+    },
     /// Anything that is whole already, checksum and all.
     Whole,
 }
@@ -153,6 +165,32 @@ impl<S: Sink> IpOut<'_, S> {
         tos: u8,
         ttl: u8,
     ) -> Result<Room<'_>, OutError> {
+        self.begin_any(cache, key, proto, l4_len, (tos, ttl), proto == Proto::TCP)
+    }
+
+    /// As [`IpOut::begin`], for a packet that the device is known to cut.
+    fn begin_large(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+        proto: Proto,
+        l4_len: usize,
+        tos: u8,
+        ttl: u8,
+    ) -> Result<Room<'_>, OutError> {
+        self.begin_any(cache, key, proto, l4_len, (tos, ttl), true)
+    }
+
+    #[inline(always)]
+    fn begin_any(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+        proto: Proto,
+        l4_len: usize,
+        (tos, ttl): (u8, u8),
+        may_be_cut: bool,
+    ) -> Result<Room<'_>, OutError> {
         let station = self.station(cache, key)?;
         // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
         let v4_id = if proto == Proto::TCP { 0 } else { self.ip.rng.next_u32() as u16 };
@@ -161,7 +199,7 @@ impl<S: Sink> IpOut<'_, S> {
         let (link_len, mac) = (interface.link_len, interface.mac);
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let packet_len = ip_len + l4_len;
-        if packet_len > station.mtu as usize && (offloads.max_segmented_frame == 0 || proto != Proto::TCP) {
+        if packet_len > station.mtu as usize && (offloads.max_segmented_frame == 0 || !may_be_cut) {
             return Err(OutError::TooBig { mtu: station.mtu });
         }
         let len = usize::from(link_len) + packet_len;
@@ -312,7 +350,9 @@ impl<S: Sink> IpOut<'_, S> {
             return Ok(());
         }
         let fragment_head = if key.local.is_v4() { 0 } else { ipv6_ext::FRAGMENT_LEN };
-        if ip_len + fragment_head + total > ipv4::MAX_LEN || head.len() > udp::HEADER_LEN {
+        // What is put together again must fit a length field, which in IPv6 does not count the header (RFC 791 3.1, RFC 8200 4.5).
+        let whole = if key.local.is_v4() { ip_len + total } else { total };
+        if whole > ipv4::MAX_LEN || head.len() > udp::HEADER_LEN {
             return Err(OutError::TooBig { mtu: mtu as u32 });
         }
         // The checksum of the whole cannot be left to a device that only sees parts.
@@ -344,6 +384,40 @@ impl<S: Sink> IpOut<'_, S> {
             cursor.offset += len as u32;
         }
         self.counters.ip.fragmented += 1;
+        Ok(())
+    }
+
+    /// Whether the device on the way from `key.local` to `key.remote` cuts a UDP packet with `payload` bytes into datagrams.
+    pub(crate) fn cuts_datagrams(&mut self, cache: &mut RouteCache, key: &FlowKey, payload: usize) -> bool {
+        let Ok(station) = self.station(cache, key) else { return false };
+        let Some(interface) = self.ip.ifaces.get(usize::from(station.iface.0)) else { return false };
+        let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let packet = ip_len + udp::HEADER_LEN + payload;
+        let frame = usize::from(interface.link_len) + packet;
+        // A frame that waits for a neighbour lies in a place of MTU size.
+        let fits = packet <= ipv4::MAX_LEN && frame <= interface.offloads.max_segmented_frame as usize;
+        interface.offloads.uso && fits && station.waits_for.is_none()
+    }
+
+    /// Sends a UDP packet that the device cuts into datagrams of `size` bytes, the last one perhaps shorter.
+    ///
+    /// # Errors
+    /// As [`IpOut::begin`], and nothing has changed.
+    pub(crate) fn send_datagrams(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+        (tos, ttl): (u8, u8),
+        payload: &[u8],
+        size: u16,
+    ) -> Result<(), OutError> {
+        let total = udp::HEADER_LEN + payload.len();
+        let mut room = self.begin_large(cache, key, Proto::UDP, total, tos, ttl)?;
+        let l4 = room.l4();
+        udp::emit(key.local_port, key.remote_port, payload.len() as u16, l4);
+        l4[udp::HEADER_LEN..].copy_from_slice(payload);
+        let done = room.finish(total, Transport::UdpLarge { segment_size: size });
+        self.commit(done);
         Ok(())
     }
 
@@ -439,6 +513,12 @@ impl Room<'_> {
                 (6, Proto::UDP, ChecksumBy::Software)
             }
             Transport::Udp => (6, Proto::UDP, self.checksum),
+            Transport::UdpLarge { segment_size } => {
+                meta.segmentation = Segmentation::Udp(segment_size);
+                meta.header_len = (at + udp::HEADER_LEN) as u16;
+                // Who cuts makes the checksums of the pieces.
+                (6, Proto::UDP, ChecksumBy::Device)
+            }
         };
         let sum = match by {
             ChecksumBy::Nobody => return Finished { exit: self.exit, len: at + used, meta },

@@ -42,6 +42,19 @@ pub enum Unreachable {
     Parameter,
 }
 
+/// Why [`crate::Stack::bind`] refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BindError {
+    /// Somebody else has the address and port, and not both allow that it is shared.
+    InUse,
+    /// All places for reservations are taken (`Limits::binds`).
+    TooMany,
+    /// All ephemeral ports are taken (only when port 0 was asked for).
+    NoPorts,
+    /// Not an address of ours.
+    BadAddress,
+}
+
 /// Why [`crate::Stack::listen`] refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenError {
@@ -53,6 +66,10 @@ pub enum ListenError {
     NoPorts,
     /// The address is a multicast or broadcast address: nobody can listen there with TCP.
     BadAddress,
+    /// The reservation names none (any more).
+    NoReservation,
+    /// An option that is not there: urgent data out of the stream ([`crate::ConnOptions::urgent_inline`]).
+    NotSupported,
 }
 
 /// Why [`crate::Stack::connect`] refused.
@@ -70,6 +87,10 @@ pub enum ConnectError {
     TooMany,
     /// The stores have no memory for one more connection.
     NoMemory,
+    /// The reservation names none (any more).
+    NoReservation,
+    /// An option that is not there: urgent data out of the stream ([`crate::ConnOptions::urgent_inline`]).
+    NotSupported,
 }
 
 /// Why [`crate::Stack::send`] and its kin refused.
@@ -117,11 +138,19 @@ sentences! {
         Unreachable::TimeExceeded => "the packet lived too long on its way",
         Unreachable::Parameter => "a header was refused on the way",
     }
+    BindError {
+        BindError::InUse => "somebody else has this address and port",
+        BindError::TooMany => "all places for reserved ports are taken; raise limits.binds",
+        BindError::NoPorts => "no ephemeral port is free; widen tcp.ephemeral_ports",
+        BindError::BadAddress => "not an address of this host",
+    }
     ListenError {
         ListenError::InUse => "another listener has this address and port",
         ListenError::TooMany => "all places for listeners are taken; raise limits.listeners",
         ListenError::NoPorts => "no ephemeral port is free; widen tcp.ephemeral_ports",
         ListenError::BadAddress => "nobody can listen on a multicast or broadcast address",
+        ListenError::NoReservation => "the port is not reserved any more",
+        ListenError::NotSupported => "urgent data out of the stream is not supported",
     }
     ConnectError {
         ConnectError::NoRoute => "no route or no source address to the peer; add one",
@@ -130,6 +159,8 @@ sentences! {
         ConnectError::NoPorts => "no ephemeral port is free towards this peer; widen tcp.ephemeral_ports",
         ConnectError::TooMany => "all places for connections are taken; raise limits.connections",
         ConnectError::NoMemory => "no buffer memory for one more connection",
+        ConnectError::NoReservation => "the port is not reserved any more",
+        ConnectError::NotSupported => "urgent data out of the stream is not supported",
     }
 }
 

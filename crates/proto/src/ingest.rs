@@ -9,7 +9,7 @@ mod slow;
 use alloc::boxed::Box;
 
 use clearway_base::Instant;
-use clearway_pkt::{BURST, Buf, Burst, Checksum, RxMeta};
+use clearway_pkt::{BURST, Buf, Burst, Checksum, Iface, RxMeta};
 use clearway_wire::{Addr, EtherType, Malformed, Proto, eth, ipv4, ipv6, tcp};
 
 use crate::Table;
@@ -63,19 +63,17 @@ impl Look {
 }
 
 /// Memory that a burst needs while it is taken in, and the datagrams under reassembly.
-pub(crate) struct Scratch<E: Env> {
+pub(crate) struct Scratch {
     looks: Box<[Look; BURST]>,
     pub(crate) fragments: Fragments,
-    buffers: Option<BufferMaker<E::Buf>>,
     snap: Box<[u8; SNAP]>,
 }
 
-impl<E: Env> Scratch<E> {
-    pub(crate) fn new(config: &Config) -> Scratch<E> {
+impl Scratch {
+    pub(crate) fn new(config: &Config) -> Scratch {
         Scratch {
             looks: Box::new([Look::NONE; BURST]),
             fragments: Fragments::new(&config.limits),
-            buffers: None,
             snap: Box::new([0; SNAP]),
         }
     }
@@ -97,10 +95,10 @@ impl<E: Env> Stack<E> {
         self.ingest_all(now, burst, on_drop, true);
     }
 
-    /// Where buffers come from when a segment has to be put together from fragments. Without one, fragmented TCP is dropped and counted
-    /// ([`Drop::FragmentNoBuffer`]); everything else needs none.
+    /// Where buffers come from when a segment has to be put together from fragments, or has to be kept in several pieces. Without one, fragmented TCP is
+    /// dropped and counted ([`Drop::FragmentNoBuffer`]), and of a segment that covers several holes only the first piece is kept.
     pub fn set_buffer_maker(&mut self, maker: BufferMaker<E::Buf>) {
-        self.scratch.buffers = Some(maker);
+        self.tcp.pools.buffers = Some(maker);
     }
 
     fn ingest_all(
@@ -112,11 +110,12 @@ impl<E: Env> Stack<E> {
     ) {
         let mut bytes_in = 0;
         let Stack { ip, tcp, scratch, .. } = self;
+        let mut ours = Ours::default();
         for (at, look) in scratch.looks.iter_mut().enumerate().take(burst.len()) {
             look.class = Class::Slow;
             if let Some((buf, meta)) = burst.peek(at) {
                 bytes_in += buf.bytes().len() as u64;
-                classify(ip, tcp, buf.bytes(), meta, look);
+                classify(ip, tcp, buf.bytes(), meta, look, &mut ours);
             }
         }
         self.counters.ip.packets_in += burst.len() as u64;
@@ -136,22 +135,30 @@ impl<E: Env> Stack<E> {
                 }
             }
         }
-        burst.clear();
+        burst.reset();
     }
 
     #[inline]
     fn deliver(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
-        let Stack { config, counters, ip, replies, scratch, tcp, .. } = self;
+        let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         match look.class {
             Class::Tcp => {
                 let start = look.start as usize;
                 let segment = buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]);
+                let mut cx = Cx { config, counters, replies, ip };
+                if let Some(seg) = tcp::plain(segment) {
+                    let len = look.len - u32::from(seg.header_len);
+                    if let Some(index) = tcp_side.plain(look.flow, &look.key, &seg, len) {
+                        buf.trim_front(start + usize::from(seg.header_len));
+                        buf.truncate(len as usize);
+                        return tcp_side.on_plain(now, &mut cx, index, &seg, meta, buf, len);
+                    }
+                }
                 let seg = tcp::parse(segment)?;
                 buf.trim_front(start + usize::from(seg.header_len));
                 buf.truncate(look.len as usize - usize::from(seg.header_len));
-                let mut cx = Cx { config, counters, replies, ip };
-                tcp.on_segment(now, &mut cx, &look.key, look.flow, &seg, meta, buf)
+                tcp_side.on_segment(now, &mut cx, &look.key, look.flow, &seg, meta, buf)
             }
             Class::Refused(why) => Err(why),
             Class::Slow => self.slow(now, meta, buf),
@@ -159,9 +166,17 @@ impl<E: Env> Stack<E> {
     }
 }
 
+/// The IPv4 address of ours that the packet before was for, and where it came from.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Ours {
+    iface: Iface,
+    /// Zeros: none.
+    addr: [u8; 4],
+}
+
 /// Recognises the common case and its plain faults; anything else stays slow.
-#[inline(never)]
-fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta, look: &mut Look) {
+#[inline(always)]
+fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta, look: &mut Look, ours: &mut Ours) {
     let Some(interface) = ip.interface(meta.iface).filter(|i| i.up) else { return };
     let packet = if interface.is_ethernet() {
         let Ok(eth) = eth::check(frame) else { return };
@@ -183,7 +198,7 @@ fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta, loo
     };
     look.start = (frame.len() - packet.len()) as u32;
     if let Some(plain) = ipv4::plain_tcp(packet) {
-        classify_plain(ip, tcp_side, interface, &plain, meta, look);
+        classify_plain(ip, tcp_side, interface, &plain, meta, look, ours);
     } else {
         classify_other(ip, tcp_side, interface, packet, meta, look);
     }
@@ -199,25 +214,43 @@ fn classify_plain<E: Env>(
     plain: &ipv4::PlainTcp<'_>,
     meta: &RxMeta,
     look: &mut Look,
+    known: &mut Ours,
 ) {
     let [first, ..] = plain.src;
     if first == 0 || first == 127 || first >= 224 {
         return;
     }
     let (src, dst) = (Addr::v4(plain.src), Addr::v4(plain.dst));
-    let ours = ip.locals.find(interface.table, meta.iface, &dst);
-    let to_us = ours.is_some_and(|l| l.kind == Kind::Unicast) && plain.dst[0] != 127;
-    if !to_us || ip.locals.find(interface.table, meta.iface, &src).is_some() {
+    let here = Ours { iface: meta.iface, addr: plain.dst };
+    if *known != here {
+        let ours = ip.locals.find(interface.table, meta.iface, &dst);
+        if !ours.is_some_and(|l| l.kind == Kind::Unicast) || plain.dst[0] == 127 {
+            return;
+        }
+        *known = here;
+    }
+    if ip.locals.find(interface.table, meta.iface, &src).is_some() {
         return;
     }
     look.start += ipv4::HEADER_LEN as u32;
     look.len = plain.segment.len() as u32;
-    let sound = || if plain.checksum_is_valid() { Ok(()) } else { Err(Drop::from(Malformed::TcpBadChecksum)) };
-    look.class = match verify(meta, interface, sound) {
-        Err(why) => Class::Refused(why),
-        Ok(()) if plain.src_port == 0 || plain.dst_port == 0 => Class::Refused(Drop::PortZero),
-        Ok(()) if plain.src_port == plain.dst_port && plain.src == plain.dst => Class::Refused(Drop::Land),
-        Ok(()) => Class::Tcp,
+    let is_sound = match meta.checksum {
+        Checksum::Good => true,
+        Checksum::Bad => false,
+        Checksum::Unknown => interface.offloads.trusted_link || plain.checksum_is_valid(),
+    };
+    look.class = if !is_sound {
+        Class::Refused(if meta.checksum == Checksum::Bad {
+            Drop::DeviceBadChecksum
+        } else {
+            Malformed::TcpBadChecksum.into()
+        })
+    } else if plain.src_port == 0 || plain.dst_port == 0 {
+        Class::Refused(Drop::PortZero)
+    } else if plain.src_port == plain.dst_port && plain.src == plain.dst {
+        Class::Refused(Drop::Land)
+    } else {
+        Class::Tcp
     };
     if let Class::Tcp = look.class {
         look.key = FlowKey {

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod store;
 
 mod arp;
+mod bind;
 mod emit;
 mod flow;
 mod frag;
@@ -37,22 +38,25 @@ mod records;
 mod reply;
 mod route;
 mod stack;
+mod survey;
 mod tcp;
 mod udp;
 
 #[cfg(test)]
 mod testing;
 
+pub use bind::BindSpec;
 pub use config::{Config, Congestion, ConnOptions, Keepalive, TcpConfig};
 pub use counters::{Counters, Drop};
-pub use error::{ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
+pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
 pub use event::{ConnEvents, Event, UdpEvents};
 pub use iface::{AddError, AddressInfo, InterfaceInfo, InterfaceSpec, Link};
 pub use ingest::BufferMaker;
 pub use limits::Limits;
 pub use neigh::{NeighbourInfo, NeighbourState};
 pub use route::{NextHop, Route};
-pub use stack::{ConnId, ConnTag, ListenerId, ListenerTag, Stack, Table, UdpId, UdpTag};
+pub use stack::{BindId, BindTag, ConnId, ConnTag, ListenerId, ListenerTag, Stack, Table, UdpId, UdpTag};
 pub use store::{Env, RxStore, TxStore};
+pub use survey::{ConnSummary, Holder, ListenerSummary, Population, Queues, QueuesMut, UdpSummary};
 pub use tcp::{ConnectSpec, ListenSpec, Phase, State, TcpInfo};
-pub use udp::{Datagram, UdpError, UdpSpec};
+pub use udp::{Datagram, MAX_UDP_SEGMENTS, UdpError, UdpOut, UdpSpec};

@@ -13,6 +13,8 @@ pub struct Limits {
     pub orphans: u32,
     /// Listening sockets.
     pub listeners: u32,
+    /// Reserved TCP ports (bound sockets).
+    pub binds: u32,
     /// Out-of-order receive maps, one for each connection that has a hole just now.
     pub reassembly_maps: u32,
     /// Loss-recovery maps, one for each connection that has something lost or selectively acknowledged just now.
@@ -59,6 +61,7 @@ impl Default for Limits {
             time_wait: 65_536,
             orphans: 8_192,
             listeners: 256,
+            binds: 4_096,
             reassembly_maps: 1_024,
             sack_maps: 1_024,
             udp_sockets: 256,

@@ -1,5 +1,7 @@
 //! The verbs for interfaces, addresses, routes and neighbours. They are for the control plane: they may walk tables and allocate.
 
+use alloc::vec::Vec;
+
 use clearway_base::Instant;
 use clearway_pkt::Iface;
 use clearway_wire::{Addr, Cidr, Mac, eth};
@@ -73,6 +75,61 @@ impl<E: Env> Stack<E> {
         interface.mtu = mtu;
         if interface.is_ethernet() {
             self.ip.neighbours.fit_frames(eth::HEADER_LEN + mtu as usize);
+        }
+        self.ip.changed();
+        Ok(())
+    }
+
+    /// Moves an interface to another routing table, with its addresses and the routes to their subnets. Connections that use them stay behind and end
+    /// for want of an answer. When it cannot be, nothing changes.
+    pub fn set_interface_table(&mut self, iface: Iface, table: Table) -> Result<(), AddError> {
+        let old = self.ip.interface(iface).ok_or(AddError::NoInterface)?.table;
+        if table.0 >= self.ip.routes.tables() {
+            return Err(AddError::NoTable);
+        }
+        if table == old {
+            return Ok(());
+        }
+        let moved: Vec<Cidr> = self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr).collect();
+        for cidr in &moved {
+            self.remove_address(iface, cidr.addr);
+        }
+        let result = self.put_all(iface, table, &moved);
+        if result.is_err() {
+            for cidr in &moved {
+                self.remove_address(iface, cidr.addr);
+            }
+            // They fitted before, and nobody has taken their places.
+            let _ = self.put_all(iface, old, &moved);
+        }
+        self.ip.changed();
+        result
+    }
+
+    fn put_all(&mut self, iface: Iface, table: Table, addresses: &[Cidr]) -> Result<(), AddError> {
+        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        interface.table = table;
+        addresses.iter().try_for_each(|cidr| self.put_address(iface, *cidr))
+    }
+
+    /// Changes the station's address of an Ethernet interface. Its IPv6 link-local address follows, if it was made of the old one, and all addresses
+    /// are announced anew with the next `emit`.
+    pub fn set_interface_mac(&mut self, iface: Iface, mac: Mac) -> Result<(), AddError> {
+        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        if !interface.is_ethernet() || mac.is_multicast() || mac == Mac::ZERO {
+            return Err(AddError::BadAddress);
+        }
+        let old = core::mem::replace(&mut interface.mac, mac);
+        interface.link = Link::Ethernet(mac);
+        if self.remove_address(iface, link_local(old)) {
+            // The place of the old one is free.
+            let _ = self.put_address(iface, Cidr { addr: link_local(mac), prefix_len: 64 });
+        }
+        let announced: Vec<Addr> = self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+        for ours in announced {
+            if !self.replies.link(ReplyLink { iface, ours, what: LinkWhat::Announcement }) {
+                self.counters.icmp.replies_lost += 1;
+            }
         }
         self.ip.changed();
         Ok(())

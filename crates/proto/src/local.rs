@@ -39,6 +39,8 @@ pub(crate) struct Locals {
     entries: Vec<Local>,
     /// Zero when vacant, else the place of an entry plus one.
     slots: Box<[u16]>,
+    /// For each value of an address's last byte, whether any entry's ends with it: most addresses of strangers are refused by this alone.
+    last_bytes: [u64; 4],
     /// How far to shift a hash so that it names a slot.
     shift: u32,
     unicast: usize,
@@ -60,6 +62,7 @@ impl Locals {
         Locals {
             entries: Vec::with_capacity(entries),
             slots: alloc::vec![0; slots].into_boxed_slice(),
+            last_bytes: [0; 4],
             shift: 64 - slots.trailing_zeros(),
             unicast: 0,
             capacity: addresses.into(),
@@ -83,6 +86,10 @@ impl Locals {
 
     #[inline(always)]
     fn index(&self, scope: u32, addr: &Addr) -> Option<usize> {
+        let last = addr.octets()[15];
+        if self.last_bytes[usize::from(last >> 6)] >> (last & 63) & 1 == 0 {
+            return None;
+        }
         let mut at = self.home(scope, addr);
         loop {
             // The last slot is followed by the first; a vacant one is always found, for most are.
@@ -131,12 +138,15 @@ impl Locals {
 
     fn rebuild(&mut self) {
         self.slots.fill(0);
+        self.last_bytes = [0; 4];
         for (index, entry) in self.entries.iter().enumerate() {
             let mut at = self.home(entry.scope, &entry.cidr.addr);
             while self.slots[at] != 0 {
                 at = (at + 1) & (self.slots.len() - 1);
             }
             self.slots[at] = index as u16 + 1;
+            let last = entry.cidr.addr.octets()[15];
+            self.last_bytes[usize::from(last >> 6)] |= 1 << (last & 63);
         }
     }
 

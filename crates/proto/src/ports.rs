@@ -21,6 +21,14 @@ impl Ports {
         Ports { range: (low, high), next: 0 }
     }
 
+    /// Every port once, from a random one on.
+    pub(crate) fn all_from_anywhere(&self, rng: &mut Rng) -> impl Iterator<Item = u16> + use<> {
+        let (low, high) = self.range;
+        let count = u32::from(high - low) + 1;
+        let first = rng.below(count.into()) as u32;
+        (0..count).map(move |step| low + ((first + step) % count) as u16)
+    }
+
     /// A port for which `is_free` says yes; None when there is none. Every port of the range is asked about once at most.
     /// `offset` is the destination's secret shift ([`crate::tcp::isn::port_offset`]).
     pub(crate) fn choose(&mut self, rng: &mut Rng, offset: u64, mut is_free: impl FnMut(u16) -> bool) -> Option<u16> {

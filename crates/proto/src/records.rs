@@ -18,12 +18,14 @@ struct Record<M> {
 pub(crate) struct Records<M> {
     records: Ring<Record<M>>,
     bytes: Box<[u8]>,
+    /// Bytes of all records; one without bytes counts as one.
+    used: usize,
 }
 
 impl<M> Records<M> {
     /// Room for `records` records and `bytes` bytes.
     pub(crate) fn new(records: usize, bytes: usize) -> Records<M> {
-        Records { records: Ring::new(records), bytes: alloc::vec![0; bytes].into_boxed_slice() }
+        Records { records: Ring::new(records), bytes: alloc::vec![0; bytes].into_boxed_slice(), used: 0 }
     }
 
     /// Whether there is no record.
@@ -32,9 +34,19 @@ impl<M> Records<M> {
     }
 
     /// Records in the queue.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.records.len()
+    }
+
+    /// Bytes that are free, in one piece or two; 0 when no more records are taken.
+    pub(crate) fn free_bytes(&self) -> usize {
+        if self.records.is_full() { 0 } else { self.bytes.len() - self.used }
+    }
+
+    /// Whether at least one part in `parts` of it is free, in records and in bytes.
+    pub(crate) fn is_free(&self, parts: usize) -> bool {
+        let records = self.records.capacity() - self.records.len();
+        records >= self.records.capacity().div_ceil(parts) && self.bytes.len() - self.used >= self.bytes.len() / parts
     }
 
     /// Where `len` bytes that lie together are free. A record without bytes takes one, so that no two records begin at the same place.
@@ -68,6 +80,7 @@ impl<M> Records<M> {
             here.copy_from_slice(part);
             to = rest;
         }
+        self.used += len.max(1);
         self.records.push(Record { value, start: start as u32, len: len as u32 }).is_ok()
     }
 
@@ -80,6 +93,7 @@ impl<M> Records<M> {
     /// Takes the oldest record away; its bytes may be read until the next push.
     pub(crate) fn pop(&mut self) -> Option<(M, &[u8])> {
         let record = self.records.pop()?;
+        self.used -= record.len.max(1) as usize;
         Some((record.value, &self.bytes[record.start as usize..(record.start + record.len) as usize]))
     }
 }

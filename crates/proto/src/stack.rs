@@ -20,6 +20,9 @@ pub enum ConnTag {}
 /// What a [`ListenerId`] names.
 #[derive(Debug)]
 pub enum ListenerTag {}
+/// What a [`BindId`] names.
+#[derive(Debug)]
+pub enum BindTag {}
 /// What a [`UdpId`] names.
 #[derive(Debug)]
 pub enum UdpTag {}
@@ -28,6 +31,8 @@ pub enum UdpTag {}
 pub type ConnId = Handle<ConnTag>;
 /// Names a listener.
 pub type ListenerId = Handle<ListenerTag>;
+/// Names a reservation of a TCP port.
+pub type BindId = Handle<BindTag>;
 /// Names a UDP socket.
 pub type UdpId = Handle<UdpTag>;
 
@@ -42,7 +47,7 @@ pub struct Stack<E: Env> {
     pub(crate) ip: Ip,
     pub(crate) replies: Replies,
     pub(crate) udp: Udp,
-    pub(crate) scratch: Scratch<E>,
+    pub(crate) scratch: Scratch,
     pub(crate) tcp: Tcp<E>,
 }
 
@@ -84,13 +89,14 @@ impl<E: Env> Stack<E> {
     }
 
     /// The next thing for the owner to look at.
+    #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         self.tcp.next_event().or_else(|| self.udp.next_event())
     }
 
     /// Listens. Handshakes are answered at once; finished ones wait for [`Stack::accept`], and [`Event::Incoming`] tells of them.
     pub fn listen(&mut self, spec: ListenSpec) -> Result<ListenerId, ListenError> {
-        self.tcp.listen(spec)
+        self.tcp.listen(spec, None)
     }
 
     /// Stops listening. Connections that were not accepted are reset.
@@ -111,7 +117,7 @@ impl<E: Env> Stack<E> {
     /// Begins a connection (RFC 9293 3.10.1). [`crate::ConnEvents::CONNECTED`] tells of its success. Bytes may be sent into it before.
     pub fn connect(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
         let (tcp, mut cx) = self.split();
-        tcp.connect(now, &mut cx, spec)
+        tcp.connect(now, &mut cx, spec, None)
     }
 
     /// Gives a connection its owner's word, which comes with its events.
@@ -120,8 +126,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Writes bytes to be sent; returns how many were taken. Fewer than all: [`crate::ConnEvents::WRITABLE`] will tell when there is room again.
+    #[inline]
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
-        self.tcp.send(&self.config, &mut self.counters, conn, bytes, false)
+        self.tcp.send(conn, bytes, false)
     }
 
     /// Tells that bytes were put into the connection's send queue from outside (by the other side of a shared-memory FIFO).
@@ -131,15 +138,17 @@ impl<E: Env> Stack<E> {
 
     /// As [`Stack::send`], and the last byte taken is announced as urgent (RFC 9293 3.8.5, RFC 6093).
     pub fn send_urgent(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
-        self.tcp.send(&self.config, &mut self.counters, conn, bytes, true)
+        self.tcp.send(conn, bytes, true)
     }
 
     /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the stream. Empty and not: later.
+    #[inline]
     pub fn recv(&self, conn: ConnId) -> Result<&[u8], RecvError> {
         self.tcp.recv(conn)
     }
 
     /// The owner is done with the oldest `n` unread bytes.
+    #[inline]
     pub fn consumed(&mut self, conn: ConnId, n: u32) {
         self.tcp.consumed(&self.config, &mut self.counters, conn, n)
     }

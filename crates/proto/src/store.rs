@@ -46,11 +46,15 @@ pub trait RxStore<B: Buf> {
     /// The edge moves `n` bytes up, over bytes that were all written.
     fn advance(&mut self, queue: &mut Self::Queue, n: u32);
 
-    /// In-order bytes that the owner has not consumed.
+    /// In-order bytes that the owner has not consumed. Another process may be reading: the answer may shrink between two calls.
     fn unread(&self, queue: &Self::Queue) -> u32;
 
-    /// How many bytes past the edge the store is willing to take: what the receive window may promise.
+    /// How many bytes past the edge the store is willing to take: what the receive window may promise. Another process may be reading: the
+    /// answer may change between two calls, and what was promised before must be taken all the same.
     fn room(&self, queue: &Self::Queue) -> u32;
+
+    /// What [`RxStore::room`] says of a new queue at best: no window will be larger.
+    fn largest_room(&self) -> u32;
 
     /// The oldest unread in-order bytes that lie together; empty when there are none.
     fn front<'a>(&'a self, queue: &'a Self::Queue) -> &'a [u8];

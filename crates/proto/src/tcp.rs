@@ -10,6 +10,7 @@ mod cc;
 mod conn;
 mod cookie;
 mod half;
+mod info;
 mod isn;
 mod loss;
 mod nagle;
@@ -18,6 +19,7 @@ mod options;
 mod output;
 mod passive;
 mod ranges;
+mod rate;
 mod rcv;
 mod reasm;
 mod recovery;
@@ -29,6 +31,7 @@ mod span;
 mod state;
 mod text;
 mod timers;
+mod trouble;
 mod verbs;
 mod wait;
 mod window;
@@ -38,8 +41,10 @@ pub use state::State;
 
 use clearway_base::{Handle, Instant, List, Rng, Slab, Wheel};
 use clearway_pkt::{Buf, RxMeta, Sink};
+use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, Segment, Seq};
 
+use crate::bind::Binds;
 use crate::config::Config;
 use crate::counters::{Counters, Drop};
 use crate::emit::IpOut;
@@ -47,6 +52,7 @@ use crate::error::Failure;
 use crate::event::Event;
 use crate::flow::{FlowKey, FlowRef, Flows, LifePhase, MAX_INDEX};
 use crate::icmp::IcmpError;
+use crate::ingest::BufferMaker;
 use crate::ip::Ip;
 use crate::listen_table::ListenTable;
 use crate::ports::Ports;
@@ -60,6 +66,7 @@ use isn::Secret;
 use reasm::Reasm;
 use sack::Scoreboard;
 use state::Cause;
+use trouble::Trouble;
 use wait::Wait;
 
 /// Timers that one call of expire looks at, at most, so that many due at once do not hold up the packets of the turn.
@@ -120,6 +127,9 @@ pub(crate) struct Pools<E: Env> {
     pub tx: E::Tx,
     pub reasm: Slab<Reasm>,
     pub boards: Slab<Scoreboard>,
+    pub troubles: Slab<Trouble>,
+    /// Makes buffers where one has to become several.
+    pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,
 }
 
@@ -137,7 +147,8 @@ pub(crate) struct Tcp<E: Env> {
     waits: List,
     pub(crate) listeners: ListenTable,
     ports: Ports,
-    pools: Pools<E>,
+    pub(crate) binds: Binds,
+    pub(crate) pools: Pools<E>,
     /// Connections that want a turn of emit.
     ready: List,
     /// Connections with events for their owners.
@@ -153,11 +164,8 @@ pub(crate) struct Tcp<E: Env> {
 impl<E: Env> Tcp<E> {
     /// Tables of the sizes that the configuration says. The receive window is bounded by what the store takes of a new connection, in `config` too:
     /// a scale that suits a larger one could say no window of such a store at all.
-    pub(crate) fn new(config: &mut Config, mut rx: E::Rx, tx: E::Tx) -> Tcp<E> {
-        if let Some(queue) = rx.open(0) {
-            config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.room(&queue));
-            rx.close(queue);
-        }
+    pub(crate) fn new(config: &mut Config, rx: E::Rx, tx: E::Tx) -> Tcp<E> {
+        config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
         let first_window = window::syn_field(config.tcp.max_receive_window);
         let limits = &config.limits;
         let secret = Secret::new(&config.secret);
@@ -181,11 +189,14 @@ impl<E: Env> Tcp<E> {
             waits: List::new(),
             listeners: ListenTable::new(limits.listeners, key(2)),
             ports: Ports::new(config.tcp.ephemeral_ports),
+            binds: Binds::new(limits.binds, key(4)),
             pools: Pools {
                 rx,
                 tx,
                 reasm: Slab::new(limits.reassembly_maps),
                 boards: Slab::new(limits.sack_maps),
+                troubles: Slab::new(limits.connections.min(MAX_INDEX)),
+                buffers: None,
                 rng: Rng::seed(key(3).0),
             },
             ready: List::new(),
@@ -209,9 +220,17 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Asks the processor for the record, so that it is here when the segment is delivered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, flow: Option<FlowRef>) {
         let Some(flow) = flow else { return };
+        if flow.phase() == LifePhase::Open {
+            return clearway_hint::prefetch_slice_at(self.open.entries(), flow.index() as usize);
+        }
+        self.prefetch_other(flow);
+    }
+
+    #[inline(never)]
+    fn prefetch_other(&self, flow: FlowRef) {
         let index = flow.index() as usize;
         match flow.phase() {
             LifePhase::Half => clearway_hint::prefetch_slice_at(self.half.entries(), index),
@@ -236,8 +255,42 @@ impl<E: Env> Tcp<E> {
         self.flows.find(self.flows.hash(key), |at| self.is_at(at, key))
     }
 
-    /// Takes a segment. `flow` is what [`Tcp::lookup`] said; an earlier segment of the same burst may have made it wrong. `buf` holds the payload.
+    /// The place of the open connection at `flow`, if it is that of `key` and `seg` with `len` bytes is what it expects.
     #[inline(always)]
+    pub(crate) fn plain(&self, flow: Option<FlowRef>, key: &FlowKey, seg: &Plain, len: u32) -> Option<u32> {
+        let at = flow.filter(|at| at.phase() == LifePhase::Open)?;
+        let c = self.open.by_index(at.index())?;
+        // What is established is not detached.
+        (open::is_plain(c, seg, len) && c.key == *key).then_some(at.index())
+    }
+
+    /// Takes a segment that [`Tcp::plain`] found a place for.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn on_plain(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        index: u32,
+        seg: &Plain,
+        meta: &RxMeta,
+        buf: E::Buf,
+        len: u32,
+    ) -> Result<(), Drop> {
+        let Some(c) = self.open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
+        self.now = now;
+        cx.counters.tcp.segs_in += 1;
+        let result = open::on_plain(now, c, &mut self.pools, cx, seg, meta, buf, len);
+        if c.marks.any(UNSETTLED) {
+            self.settle(now, cx.config, cx.counters, index);
+        } else if !c.events.is_empty() && c.is_owned() && !c.owner.is_linked() {
+            self.news.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        }
+        result
+    }
+
+    /// Takes a segment. `flow` is what [`Tcp::lookup`] said; an earlier segment of the same burst may have made it wrong. `buf` holds the payload.
+    #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn on_segment(
         &mut self,
@@ -336,8 +389,7 @@ impl<E: Env> Tcp<E> {
     #[inline(always)]
     fn settle_here(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
-        const WORK: Marks = Marks::GONE.with(Marks::TO_WAIT).with(Marks::REARM).with(Marks::EMIT);
-        if !c.marks.any(WORK) && c.events.is_empty() {
+        if c.is_settled() {
             return;
         }
         if c.marks.any(Marks::GONE.with(Marks::TO_WAIT)) {
@@ -347,6 +399,7 @@ impl<E: Env> Tcp<E> {
         if c.marks.has(Marks::REARM) {
             c.marks.clear(Marks::REARM);
             let due = timers::earliest(now, c);
+            c.is_watched(now, due);
             self.wheel.arm_if_earlier(index, due);
         }
         let (turn, tell) = (c.marks.has(Marks::EMIT), !c.events.is_empty() && c.is_owned());
@@ -402,7 +455,8 @@ impl<E: Env> Tcp<E> {
     }
 
     fn discard(&mut self, handle: Handle<Conn<E>>) {
-        if let Some(conn) = self.open.remove(handle) {
+        if let Some(mut conn) = self.open.remove(handle) {
+            conn.trouble.give_back(&mut self.pools.troubles);
             self.pools.rx.close(conn.rx);
             self.pools.tx.close(conn.tx);
         }
@@ -439,6 +493,7 @@ impl<E: Env> Tcp<E> {
         let mut work = TIMERS_PER_TURN;
         while let Some(index) = self.wheel.next_expired_within(now, &mut work) {
             if let Some(c) = self.open.by_index_mut(index) {
+                c.marks.clear(Marks::WATCHED);
                 timers::on_time(now, c, &mut self.pools, cx);
                 c.marks.set(Marks::REARM);
                 self.settle(now, cx.config, cx.counters, index);
@@ -473,6 +528,9 @@ impl<E: Env> Tcp<E> {
             let Some(c) = self.open.by_index_mut(index) else { continue };
             c.marks.clear(Marks::EMIT);
             let turn = output::emit_conn(now, c, &mut self.pools, config, out);
+            if turn == output::Turn::Done && c.is_settled() {
+                continue;
+            }
             if turn != output::Turn::Done {
                 c.marks.set(Marks::EMIT);
             }
@@ -486,6 +544,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// The next event: listeners first, because those who wait there have no owner yet.
+    #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         if let Some((listener, token)) = self.listeners.next_marked() {
             return Some(Event::Incoming { listener, token });
@@ -552,6 +611,17 @@ impl<E: Env> Tcp<E> {
         }
         self.settle(now, cx.config, cx.counters, at.index());
         Ok(())
+    }
+}
+
+/// Marks that settling acts on.
+const UNSETTLED: Marks = Marks::GONE.with(Marks::TO_WAIT).with(Marks::REARM).with(Marks::EMIT);
+
+impl<E: Env> Conn<E> {
+    /// Whether settling would find nothing to do.
+    #[inline(always)]
+    fn is_settled(&self) -> bool {
+        !self.marks.any(UNSETTLED) && self.events.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_base::Instant;
-use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, RxMeta, Sink, TxMeta};
+use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, RxMeta, Segmentation, Sink, TxMeta};
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::{Addr, Cidr, EtherType, Mac, Proto, Segment, eth, ipv4, ipv6, tcp, udp};
@@ -52,12 +52,14 @@ pub(crate) struct TestSink {
     pub(crate) sent: VecDeque<(Iface, Vec<u8>, TxMeta)>,
     /// How many frames are still taken; None: any number.
     pub(crate) room: Option<usize>,
+    /// An interface that takes nothing.
+    pub(crate) full: Option<Iface>,
     reserved: BTreeMap<Iface, Vec<u8>>,
 }
 
 impl Sink for TestSink {
     fn reserve(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
-        if self.room == Some(0) {
+        if self.room == Some(0) || self.full == Some(iface) {
             return None;
         }
         // What the room holds is nobody's business, so it holds nonsense.
@@ -179,6 +181,23 @@ impl Net {
         self.drops.get(before).copied()
     }
 
+    /// What is sent over a loopback interface comes back, until nothing is sent any more; how many packets that were.
+    pub(crate) fn loop_back(&mut self) -> usize {
+        let mut packets = 0;
+        while self.stack.wants_emit() {
+            self.stack.emit(self.now, &mut self.sink);
+            let sent: Vec<_> = self.sink.sent.drain(..).collect();
+            packets += sent.len();
+            assert!(packets < 100_000, "two ends talk for ever");
+            for frames in sent.chunks(clearway_pkt::BURST) {
+                let frames: Vec<_> =
+                    frames.iter().map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone())).collect();
+                self.ingest_all(&frames);
+            }
+        }
+        packets
+    }
+
     /// What is sent now.
     pub(crate) fn emit(&mut self) -> Vec<Vec<u8>> {
         self.stack.emit(self.now, &mut self.sink);
@@ -203,6 +222,28 @@ impl Net {
         self.now = end;
         sent
     }
+}
+
+/// What a loopback device says of a packet that comes back.
+pub(crate) fn arrival(iface: Iface, sent: &TxMeta) -> RxMeta {
+    let segment_size = match sent.segmentation {
+        Segmentation::None => 0,
+        Segmentation::Tcp(size) | Segmentation::Udp(size) => size,
+    };
+    RxMeta { iface, segment_size, ..RxMeta::default() }
+}
+
+/// A loopback interface in a table of its own, which carries large packets whole and without checksums.
+pub(crate) fn loopback(mtu: u32, table: u16) -> InterfaceSpec {
+    let offloads = Offloads {
+        tx_checksum: true,
+        trusted_link: true,
+        tso4: true,
+        tso6: true,
+        uso: true,
+        max_segmented_frame: 65_535,
+    };
+    InterfaceSpec { link: Link::Loopback, mtu, offloads, table: Table(table) }
 }
 
 /// An Ethernet frame from the peer to us.

@@ -1,5 +1,7 @@
 //! UDP sockets (RFC 768): bound, perhaps connected, each with a bounded queue either way.
 
+mod verbs;
+
 use clearway_base::{FlowMap, Handle, Link, List, Rng, Slab};
 use clearway_pkt::{Iface, Sink};
 use clearway_wire::{Addr, Endpoint, Proto, udp};
@@ -13,16 +15,21 @@ use crate::event::{Event, UdpEvents};
 use crate::flow::FlowKey;
 use crate::hash::AddrHash;
 use crate::records::Records;
-use crate::stack::{Stack, UdpId, UdpTag};
-use crate::store::Env;
+use crate::stack::{UdpId, UdpTag};
+use crate::survey::UdpSummary;
 
-/// Datagrams in one socket's queue, each way, for each KiB that it may hold; and never fewer than this.
+/// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and never fewer than this.
+const BYTES_PER_DATAGRAM: usize = 512;
 const MIN_DATAGRAMS: usize = 16;
 /// The longest payload of a datagram over IPv4 and over IPv6.
 const MAX_PAYLOAD_V4: usize = 65_535 - 20 - udp::HEADER_LEN;
 const MAX_PAYLOAD_V6: usize = 65_535 - 8 - udp::HEADER_LEN;
 /// Datagrams of one socket that leave before the next one's turn comes.
 const QUANTUM: u32 = 32;
+/// Datagrams that one [`UdpOut::segment_size`] may make of a send at most, as on Linux (UDP_MAX_SEGMENTS).
+pub const MAX_UDP_SEGMENTS: usize = 128;
+/// Sockets that find their interface full in one emit before it gives up until the next one.
+const BLOCKED_PER_TURN: u32 = 16;
 
 /// A socket to be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +63,23 @@ pub enum UdpError {
     Full,
     /// Longer than a datagram can be, or than the queue.
     TooLong,
+    /// A segment size that makes more than [`MAX_UDP_SEGMENTS`] datagrams, or datagrams longer than the way takes whole.
+    BadSegmentSize,
+}
+
+/// How a datagram is to leave; the default is as the socket says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UdpOut {
+    /// To whom; None means the connected peer.
+    pub to: Option<Endpoint>,
+    /// From which address of ours; None means the one that fits best.
+    pub from: Option<Addr>,
+    /// IPv4 TOS or IPv6 traffic class, if another than the socket's.
+    pub tos: Option<u8>,
+    /// IPv4 TTL or IPv6 hop limit, if another than the socket's.
+    pub ttl: Option<u8>,
+    /// When not 0: the bytes are several datagrams of this size, the last one perhaps shorter (UDP_SEGMENT).
+    pub segment_size: u16,
 }
 
 /// A received datagram.
@@ -73,6 +97,8 @@ pub struct Datagram<'a> {
     pub ttl: u8,
     /// Where it arrived.
     pub iface: Iface,
+    /// When not 0: several datagrams of this size, the last one perhaps shorter, that came as one; only where [`crate::Stack::udp_set_gro`] allowed it.
+    pub segment_size: u16,
 }
 
 /// How a received datagram came.
@@ -83,19 +109,26 @@ pub(crate) struct Arrival {
     pub(crate) tos: u8,
     pub(crate) ttl: u8,
     pub(crate) iface: Iface,
+    /// The size of the datagrams that came as one; 0: it is one.
+    pub(crate) segment_size: u16,
 }
 
-/// A datagram to be sent.
+/// A datagram to be sent, or several of `segment_size` when that is not 0.
 #[derive(Clone, Copy)]
 struct Departure {
     from: Addr,
     to: Endpoint,
+    tos: u8,
+    ttl: u8,
+    segment_size: u16,
 }
 
 /// One socket.
 struct Socket {
     table: Table,
     local: Endpoint,
+    /// What it was bound to: what `local` is again without a peer.
+    bound: Endpoint,
     remote: Option<Endpoint>,
     /// An IPv6 wildcard that takes IPv4 too.
     dual: bool,
@@ -103,9 +136,15 @@ struct Socket {
     rx: Records<Arrival>,
     tx: Records<Departure>,
     cursor: Cursor,
+    /// How many bytes of the oldest datagrams that leave one by one are gone.
+    cut: u32,
     cache: RouteCache,
     /// For whom `cache` is.
     cached: Option<(Addr, Addr)>,
+    /// Between whom there was a way when last asked, and the state of the tables then.
+    way: Option<(Addr, Addr, u32)>,
+    /// Datagrams that came as one are given as one.
+    gro: bool,
     tos: u8,
     ttl: u8,
     error: Option<Unreachable>,
@@ -193,12 +232,12 @@ impl Udp {
         let local = Endpoint::new(arrival.to, to_port);
         let index = self.demux(table, &local, &arrival.from).ok_or(Drop::UdpPortClosed)?;
         let socket = self.sockets.by_index_mut(index).ok_or(Drop::UdpPortClosed)?;
-        if !socket.rx.push(arrival, &[payload]) {
-            socket.dropped += 1;
-            return Err(Drop::UdpQueueFull);
+        let taken = socket.take(arrival, payload);
+        if socket.rx.is_empty() {
+            return taken;
         }
         self.tell(index, UdpEvents::READABLE);
-        Ok(())
+        taken
     }
 
     /// An ICMP error quotes a datagram of ours; true when it was a socket's.
@@ -230,6 +269,27 @@ impl Udp {
         Some(Event::Udp { socket: to_id(handle)?, token: socket.token, what })
     }
 
+    /// How many sockets there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.sockets.len()
+    }
+
+    /// Every socket.
+    pub(crate) fn summaries(&self) -> impl Iterator<Item = UdpSummary> + '_ {
+        self.sockets.iter().filter_map(|(handle, s)| {
+            Some(UdpSummary {
+                socket: to_id(handle)?,
+                table: s.table,
+                local: s.local,
+                remote: s.remote,
+                token: s.token,
+                unread: s.rx.len() as u32,
+                unsent: s.tx.len() as u32,
+                dropped: s.dropped,
+            })
+        })
+    }
+
     /// Whether a datagram waits to be sent.
     pub(crate) fn wants_emit(&self) -> bool {
         !self.ready.is_empty()
@@ -237,17 +297,14 @@ impl Udp {
 
     /// Sends what waits. False: something is left.
     pub(crate) fn emit<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
+        let mut blocked = 0;
         for _ in 0..self.ready.len() {
             let Some(index) = self.ready.front() else { break };
             let Some(socket) = self.sockets.by_index_mut(index) else { break };
-            let mut left = QUANTUM;
-            while left > 0 && !socket.tx.is_empty() {
-                if !socket.emit_one(out) {
-                    return false;
-                }
-                left -= 1;
-            }
-            let (done, room) = (socket.tx.is_empty(), core::mem::take(&mut socket.wants_room));
+            blocked += u32::from(!socket.emit_some(out));
+            let done = socket.tx.is_empty();
+            let room = socket.wants_room && socket.tx.is_free(4);
+            socket.wants_room &= !room;
             let mut links = self.sockets.links(|s| &mut s.ready);
             if done {
                 self.ready.remove(&mut links, index);
@@ -256,6 +313,9 @@ impl Udp {
             }
             if room {
                 self.tell(index, UdpEvents::WRITABLE);
+            }
+            if blocked >= BLOCKED_PER_TURN {
+                break;
             }
         }
         self.ready.is_empty()
@@ -275,18 +335,22 @@ impl Udp {
         if self.sockets.is_full() {
             return Err(UdpError::TooMany);
         }
-        let records = (self.queue_bytes / 1024).max(MIN_DATAGRAMS);
+        let records = (self.queue_bytes / BYTES_PER_DATAGRAM).max(MIN_DATAGRAMS);
         let handle = self.sockets.insert(Socket {
             table: spec.table,
             local,
+            bound: local,
             remote: None,
             dual: local.addr == Addr::ANY_V6 && !spec.v6_only,
             token: spec.token,
             rx: Records::new(records, self.queue_bytes),
             tx: Records::new(records, self.queue_bytes),
             cursor: Cursor::default(),
+            cut: 0,
             cache: RouteCache::default(),
             cached: None,
+            way: None,
+            gro: false,
             tos: 0,
             ttl: 64,
             error: None,
@@ -333,7 +397,44 @@ impl Udp {
 }
 
 impl Socket {
-    /// Sends the oldest datagram. False: the device takes no more.
+    /// Keeps a datagram, or each of those that came as one.
+    fn take(&mut self, arrival: Arrival, payload: &[u8]) -> Result<(), Drop> {
+        let size = usize::from(arrival.segment_size);
+        if size == 0 || payload.len() <= size || self.gro {
+            let segment_size = if payload.len() <= size { 0 } else { arrival.segment_size };
+            return self.keep(Arrival { segment_size, ..arrival }, payload);
+        }
+        let mut result = Ok(());
+        for piece in payload.chunks(size) {
+            let kept = self.keep(Arrival { segment_size: 0, ..arrival }, piece);
+            result = result.and(kept);
+        }
+        result
+    }
+
+    fn keep(&mut self, arrival: Arrival, payload: &[u8]) -> Result<(), Drop> {
+        if self.rx.push(arrival, &[payload]) {
+            return Ok(());
+        }
+        let size = usize::from(arrival.segment_size);
+        self.dropped += if size == 0 { 1 } else { payload.len().div_ceil(size) as u64 };
+        Err(Drop::UdpQueueFull)
+    }
+
+    /// Sends up to a quantum of datagrams. False: the device takes no more.
+    fn emit_some<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
+        for _ in 0..QUANTUM {
+            if self.tx.is_empty() {
+                break;
+            }
+            if !self.emit_one(out) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends the oldest datagram, or the next of those that the oldest record is. False: the device takes no more.
     fn emit_one<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
         let Some((departure, payload)) = self.tx.front() else { return true };
         let key = FlowKey {
@@ -347,17 +448,34 @@ impl Socket {
             self.cache = RouteCache::default();
             self.cached = Some((key.local, key.remote));
         }
+        let hops = (departure.tos, departure.ttl);
+        let size = usize::from(departure.segment_size);
+        if size != 0 && self.cut == 0 && out.cuts_datagrams(&mut self.cache, &key, payload.len()) {
+            let pieces = payload.len().div_ceil(size) as u64;
+            match out.send_datagrams(&mut self.cache, &key, hops, payload, departure.segment_size) {
+                Ok(()) => out.counters.udp.datagrams_out += pieces,
+                Err(OutError::Full) => return false,
+                Err(_) => out.counters.udp.send_failures += pieces,
+            }
+            self.tx.pop();
+            return true;
+        }
+        let rest = payload.get(self.cut as usize..).unwrap_or(&[]);
+        let piece = if size == 0 { rest } else { &rest[..rest.len().min(size)] };
         let mut head = [0; udp::HEADER_LEN];
-        udp::emit(key.local_port, key.remote_port, payload.len() as u16, &mut head);
+        udp::emit(key.local_port, key.remote_port, piece.len() as u16, &mut head);
         let (cache, cursor) = (&mut self.cache, &mut self.cursor);
-        let hops = (self.tos, self.ttl);
-        match out.send(cache, &key, Proto::UDP, hops, &head, payload, Transport::Udp, cursor) {
+        match out.send(cache, &key, Proto::UDP, hops, &head, piece, Transport::Udp, cursor) {
             Ok(()) => out.counters.udp.datagrams_out += 1,
             Err(OutError::Full) => return false,
             Err(_) => out.counters.udp.send_failures += 1,
         }
         self.cursor = Cursor::default();
-        self.tx.pop();
+        self.cut += piece.len() as u32;
+        if piece.len() == rest.len() {
+            self.cut = 0;
+            self.tx.pop();
+        }
         true
     }
 }
@@ -369,140 +487,6 @@ fn to_id(handle: Handle<Socket>) -> Option<UdpId> {
 
 fn to_handle(id: UdpId) -> Option<Handle<Socket>> {
     Handle::from_bits(id.to_bits())
-}
-
-impl<E: Env> Stack<E> {
-    /// Binds a socket. Memory for its queues is taken here.
-    pub fn udp_bind(&mut self, spec: UdpSpec) -> Result<UdpId, UdpError> {
-        let any = spec.local.addr.is_unspecified();
-        if !any && !self.ip.is_ours(spec.table, &spec.local.addr) {
-            return Err(UdpError::BadAddress);
-        }
-        self.udp.bind(&spec)
-    }
-
-    /// From now on the socket takes datagrams of this peer only, sends to it when no other is named, and hears of ICMP errors.
-    pub fn udp_connect(&mut self, socket: UdpId, remote: Endpoint) -> Result<(), UdpError> {
-        let handle = to_handle(socket).ok_or(UdpError::Stale)?;
-        let (table, old, was) = {
-            let s = self.udp.sockets.get(handle).ok_or(UdpError::Stale)?;
-            (s.table, s.local, s.remote)
-        };
-        if remote.port == 0 || !self.ip.may_be_peer(table, &remote.addr) {
-            return Err(UdpError::BadAddress);
-        }
-        let mut local = old;
-        if local.addr.is_unspecified() {
-            local.addr = self.ip.source_for(table, &remote.addr).ok_or(UdpError::NoRoute)?;
-        }
-        if local.addr.is_v4() != remote.addr.is_v4() {
-            return Err(UdpError::BadAddress);
-        }
-        if self.udp.find(table, &local, Some(&remote)).is_some_and(|index| index != handle.index()) {
-            return Err(UdpError::InUse);
-        }
-        let index = handle.index();
-        self.udp.map.remove(self.udp.hash_of(table, &old, was.as_ref()), |value| value == index);
-        let hash = self.udp.hash_of(table, &local, Some(&remote));
-        self.udp.map.insert(hash, index).map_err(|_| UdpError::TooMany)?;
-        self.udp.connected += u32::from(was.is_none());
-        let s = self.udp.by_id(socket)?;
-        (s.local, s.remote) = (local, Some(remote));
-        Ok(())
-    }
-
-    /// Closes a socket. Datagrams that wait are dropped, both ways.
-    pub fn udp_close(&mut self, socket: UdpId) {
-        let Some(handle) = to_handle(socket) else { return };
-        let Some(s) = self.udp.sockets.get(handle) else { return };
-        let (hash, index) = (self.udp.hash_of(s.table, &s.local, s.remote.as_ref()), handle.index());
-        self.udp.connected -= u32::from(s.remote.is_some());
-        self.udp.map.remove(hash, |value| value == index);
-        self.udp.ready.remove(&mut self.udp.sockets.links(|s| &mut s.ready), index);
-        self.udp.told.remove(&mut self.udp.sockets.links(|s| &mut s.told), index);
-        self.udp.sockets.remove(handle);
-    }
-
-    /// Queues a datagram, which the next `emit` sends. `to`: None means the connected peer. `from`: None means the address that fits best.
-    pub fn udp_send(
-        &mut self,
-        socket: UdpId,
-        to: impl Into<Option<Endpoint>>,
-        from: Option<Addr>,
-        bytes: &[u8],
-    ) -> Result<(), UdpError> {
-        let s = self.udp.by_id(socket)?;
-        let (table, local) = (s.table, s.local.addr);
-        let to = to.into().or(s.remote).ok_or(UdpError::BadAddress)?;
-        if to.port == 0 || to.addr.is_unspecified() {
-            return Err(UdpError::BadAddress);
-        }
-        let from = match from {
-            Some(from) if !self.ip.is_ours(table, &from) => return Err(UdpError::BadAddress),
-            Some(from) => from,
-            None if !local.is_unspecified() => local,
-            None => self.ip.source_for(table, &to.addr).ok_or(UdpError::NoRoute)?,
-        };
-        let most = if to.addr.is_v4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
-        if from.is_v4() != to.addr.is_v4() || (local == Addr::ANY_V4 && to.addr.is_v6()) {
-            return Err(UdpError::BadAddress);
-        }
-        if bytes.len() > most.min(self.udp.queue_bytes) {
-            return Err(UdpError::TooLong);
-        }
-        let s = self.udp.by_id(socket)?;
-        if local == Addr::ANY_V6 && to.addr.is_v4() && !s.dual {
-            return Err(UdpError::BadAddress);
-        }
-        if !s.tx.push(Departure { from, to }, &[bytes]) {
-            s.wants_room = true;
-            return Err(UdpError::Full);
-        }
-        let index = to_handle(socket).ok_or(UdpError::Stale)?.index();
-        self.udp.ready.push_back(&mut self.udp.sockets.links(|s| &mut s.ready), index);
-        Ok(())
-    }
-
-    /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the stack is used again.
-    pub fn udp_recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {
-        let s = self.udp.by_id(socket).ok()?;
-        let (arrival, payload) = s.rx.pop()?;
-        let Arrival { from, to, tos, ttl, iface } = arrival;
-        Some(Datagram { from, to, payload, tos, ttl, iface })
-    }
-
-    /// Takes the last error that came back to a connected socket.
-    pub fn udp_error(&mut self, socket: UdpId) -> Option<Unreachable> {
-        self.udp.by_id(socket).ok()?.error.take()
-    }
-
-    /// Sets IPv4 TOS or IPv6 traffic class, and TTL or hop limit, of datagrams sent from now on.
-    pub fn udp_set_hops(&mut self, socket: UdpId, tos: u8, ttl: u8) -> Result<(), UdpError> {
-        let s = self.udp.by_id(socket)?;
-        (s.tos, s.ttl) = (tos, ttl);
-        Ok(())
-    }
-
-    /// Gives a socket its owner's word, which comes with its events.
-    pub fn udp_set_token(&mut self, socket: UdpId, token: u64) -> Result<(), UdpError> {
-        self.udp.by_id(socket)?.token = token;
-        Ok(())
-    }
-
-    /// Our side of a socket.
-    pub fn udp_local(&self, socket: UdpId) -> Option<Endpoint> {
-        self.udp.sockets.get(to_handle(socket)?).map(|s| s.local)
-    }
-
-    /// The peer of a connected socket.
-    pub fn udp_remote(&self, socket: UdpId) -> Option<Endpoint> {
-        self.udp.sockets.get(to_handle(socket)?)?.remote
-    }
-
-    /// Datagrams that a socket's full queue refused.
-    pub fn udp_dropped(&self, socket: UdpId) -> Option<u64> {
-        self.udp.sockets.get(to_handle(socket)?).map(|s| s.dropped)
-    }
 }
 
 #[cfg(test)]

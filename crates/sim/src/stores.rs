@@ -126,6 +126,13 @@ impl RxStore<SimBuf> for SimRx {
         }
     }
 
+    fn largest_room(&self) -> u32 {
+        match &self.kind {
+            Kind::Chain(s) => s.largest_room(),
+            Kind::Ring(s) => RxStore::<SimBuf>::largest_room(s),
+        }
+    }
+
     fn front<'a>(&'a self, queue: &'a SimRxQueue) -> &'a [u8] {
         match (&self.kind, queue) {
             (Kind::Chain(s), SimRxQueue::Chain(q)) => s.front(q),

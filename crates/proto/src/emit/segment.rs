@@ -1,103 +1,96 @@
 //! The quick way out, for the segments that nearly all segments are: one piece, over a way that is known, with no options but timestamps.
 //! What leaves is byte for byte what [`IpOut::begin`], the header's `emit` and `finish` make of it.
 
-use clearway_base::Handle;
+use clearway_base::Instant;
 use clearway_pkt::{Iface, Sink, TxMeta};
 use clearway_wire::checksum::{self, Sum};
 use clearway_wire::{EtherType, Mac, Proto, Segment, eth, ipv4, ipv6, tcp};
 
-use super::{IpOut, OutError, RouteCache};
+use super::{OutError, RouteCache};
+use crate::counters::Counters;
 use crate::flow::FlowKey;
-use crate::neigh::Neighbour;
+use crate::iface::Interface;
+use crate::ip::Ip;
 
 /// A way out that is known as it stands, for the time of one packet.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct Way<'i> {
     iface: Iface,
+    /// The station that it goes to; zeros on a link without addresses.
     mac: Mac,
     /// The longest IP packet in bytes.
-    pub(crate) mtu: u32,
-    /// The device cuts pieces of this family into segments: [`IpOut::path`] says how long they may be.
-    pub(crate) cuts: bool,
+    mtu: u16,
+    interface: &'i Interface,
 }
 
-impl<S: Sink> IpOut<'_, S> {
-    /// The way that `cache` remembers, if it still holds and nothing has to be waited for. None: ask [`IpOut::path`].
-    #[inline(always)]
-    pub(crate) fn quick_way(&mut self, cache: &RouteCache, key: &FlowKey) -> Option<Way> {
-        if cache.generation != self.ip.generation() {
-            return None;
-        }
-        let mac = self.quick_mac(cache.neighbour)?;
-        let offloads = &self.ip.ifaces.get(usize::from(cache.iface.0))?.offloads;
-        let cuts = (offloads.tso4 || offloads.tso6) && if key.local.is_v4() { offloads.tso4 } else { offloads.tso6 };
-        Some(Way { iface: cache.iface, mac, mtu: cache.mtu.into(), cuts })
+/// The way that `cache` remembers, if it still holds and nothing has to be waited for. None: ask [`IpOut::path`].
+#[inline(always)]
+pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) -> Option<Way<'i>> {
+    if cache.generation != ip.generation() {
+        return None;
     }
+    let mac = match cache.neighbour {
+        None => Mac::ZERO,
+        Some(at) => ip.neighbours.usable(at, now)?,
+    };
+    Some(Way { iface: cache.iface, mac, mtu: cache.mtu, interface: ip.ifaces.get(usize::from(cache.iface.0))? })
+}
 
-    #[inline(always)]
-    fn quick_mac(&mut self, neighbour: Option<Handle<Neighbour>>) -> Option<Mac> {
-        match neighbour {
-            None => Some(Mac::ZERO),
-            Some(at) => self.ip.neighbours.usable(at, self.now),
-        }
+/// Sends one segment with `payload` bytes, which `fill` writes; it says whether it had them, and if not, nothing leaves and this is false.
+/// The options are at most timestamps.
+///
+/// # Errors
+/// As [`IpOut::begin`](super::IpOut::begin), and nothing has changed.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn send_segment<S: Sink>(
+    sink: &mut S,
+    counters: &mut Counters,
+    way: Way<'_>,
+    key: &FlowKey,
+    (tos, ttl): (u8, u8),
+    seg: &Segment,
+    payload: usize,
+    fill: impl FnOnce(&mut [u8]) -> bool,
+) -> Result<bool, OutError> {
+    let header_len = if seg.opts.ts.is_some() { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
+    let l4_len = header_len + payload;
+    let (link_len, is_v4) = (usize::from(way.interface.link_len), key.local.is_v4());
+    let l4_at = link_len + if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+    let len = l4_at + l4_len;
+    if len - link_len > usize::from(way.mtu) {
+        return Err(OutError::TooBig { mtu: way.mtu.into() });
     }
-
-    /// Sends one segment with `payload` bytes, which `fill` writes; it says whether it had them, and if not, nothing leaves and this is false.
-    /// The options are at most timestamps.
-    ///
-    /// # Errors
-    /// As [`IpOut::begin`], and nothing has changed.
-    #[inline(always)]
-    pub(crate) fn send_segment(
-        &mut self,
-        way: Way,
-        key: &FlowKey,
-        (tos, ttl): (u8, u8),
-        seg: &Segment,
-        payload: usize,
-        fill: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<bool, OutError> {
-        let interface = self.ip.ifaces.get(usize::from(way.iface.0)).ok_or(OutError::NoRoute)?;
-        let header_len = if seg.opts.ts.is_some() { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
-        let l4_len = header_len + payload;
-        let link_len = usize::from(interface.link_len);
-        let is_v4 = key.local.is_v4();
-        let l4_at = link_len + if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        let len = l4_at + l4_len;
-        if len - link_len > way.mtu as usize && interface.offloads.max_segmented_frame == 0 {
-            return Err(OutError::TooBig { mtu: way.mtu });
-        }
-        let frame = self.sink.reserve(way.iface, len).ok_or(OutError::Full)?;
-        let (below, l4) = frame.get_mut(..len).and_then(|f| f.split_at_mut_checked(l4_at)).ok_or(OutError::Full)?;
-        let (link, packet) = below.split_at_mut_checked(link_len).ok_or(OutError::Full)?;
-        if link_len != 0 {
-            eth::emit(way.mac, interface.mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, link);
-        }
-        let pseudo = if is_v4 { put_v4(key, tos, ttl, l4_len, packet) } else { put_v6(key, tos, ttl, l4_len, packet) };
-        tcp::emit_plain(seg, l4);
-        if !l4.get_mut(header_len..).is_some_and(fill) {
-            return Ok(false);
-        }
-        let mut meta = TxMeta::default();
-        let offloads = &interface.offloads;
-        if !offloads.trusted_link {
-            let sum = if offloads.tx_checksum {
-                (meta.checksum_start, meta.checksum_offset) = (l4_at as u16, tcp::CHECKSUM_AT as u16);
-                pseudo.fold()
-            } else {
-                // Zero and all ones mean the same to who checks; `finish` writes the latter.
-                match pseudo.combine(checksum::sum(l4)).finish() {
-                    0 => 0xffff,
-                    sum => sum,
-                }
-            };
-            tcp::put_checksum(sum, l4);
-        }
-        self.counters.ip.packets_out += 1;
-        self.counters.ip.bytes_out += len as u64;
-        self.sink.commit(way.iface, len, meta);
-        Ok(true)
+    let frame = sink.reserve(way.iface, len).ok_or(OutError::Full)?;
+    let (below, l4) = frame.get_mut(..len).and_then(|f| f.split_at_mut_checked(l4_at)).ok_or(OutError::Full)?;
+    let (link, packet) = below.split_at_mut_checked(link_len).ok_or(OutError::Full)?;
+    if link_len != 0 {
+        eth::emit(way.mac, way.interface.mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, link);
     }
+    let pseudo = if is_v4 { put_v4(key, tos, ttl, l4_len, packet) } else { put_v6(key, tos, ttl, l4_len, packet) };
+    tcp::emit_plain(seg, l4);
+    if !l4.get_mut(header_len..).is_some_and(fill) {
+        return Ok(false);
+    }
+    let mut meta = TxMeta::default();
+    let offloads = &way.interface.offloads;
+    if !offloads.trusted_link {
+        let sum = if offloads.tx_checksum {
+            (meta.checksum_start, meta.checksum_offset) = (l4_at as u16, tcp::CHECKSUM_AT as u16);
+            pseudo.fold()
+        } else {
+            // Zero and all ones mean the same to who checks; `finish` writes the latter.
+            match pseudo.combine(checksum::sum(l4)).finish() {
+                0 => 0xffff,
+                sum => sum,
+            }
+        };
+        tcp::put_checksum(sum, l4);
+    }
+    counters.ip.packets_out += 1;
+    counters.ip.bytes_out += len as u64;
+    sink.commit(way.iface, len, meta);
+    Ok(true)
 }
 
 /// Writes the IPv4 header, and gives the sum of the pseudo header.

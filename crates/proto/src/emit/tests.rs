@@ -6,6 +6,7 @@ use std::vec::Vec;
 use clearway_pkt::Offloads;
 use clearway_wire::{Flags, Segment, Seq};
 
+use super::segment::{quick_way, send_segment};
 use super::*;
 use crate::testing::*;
 use crate::{InterfaceSpec, Table};
@@ -230,9 +231,8 @@ fn send_quick(
     payload: usize,
 ) -> Result<bool, OutError> {
     let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
-    let way = out.quick_way(cache, key).expect("the cache is warm");
-    out.send_segment(way, key, (4, 63), seg, payload, |room| {
+    let way = quick_way(ip, net.now, cache).expect("the cache is warm");
+    send_segment(&mut net.sink, counters, way, key, (4, 63), seg, payload, |room| {
         room.fill(0x5a);
         room.len() == payload
     })
@@ -275,16 +275,12 @@ fn the_quick_way_makes_the_same_packet_as_the_long_one() {
 fn the_quick_way_refuses_what_it_cannot_send_and_changes_nothing() {
     let mut net = Net::lan();
     let (key, mut cache) = (key("10.0.0.1", "10.0.0.2"), RouteCache::default());
-    let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
-    assert!(out.quick_way(&cache, &key).is_none(), "a cold cache");
+    assert!(quick_way(&mut net.stack.ip, net.now, &cache).is_none(), "a cold cache");
     send(&mut net, &mut cache, &key, 1, 0).unwrap();
     net.sink.take();
     let seg = Segment { flags: Flags::ACK, ..Segment::default() };
     assert_eq!(send_quick(&mut net, &cache, &key, &seg, 1461), Err(OutError::TooBig { mtu: 1500 }));
     net.stack.ip.changed();
-    let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
-    assert!(out.quick_way(&cache, &key).is_none(), "the tables have changed");
+    assert!(quick_way(&mut net.stack.ip, net.now, &cache).is_none(), "the tables have changed");
     assert!(net.sink.take().is_empty());
 }

@@ -146,7 +146,7 @@ impl<E: Env> Stack<E> {
         }
         let (key, seg) = self.tcp_head(&packet, &meta)?;
         let payload = packet.l4().get(usize::from(seg.header_len)..).unwrap_or(&[]);
-        let maker = self.scratch.buffers.as_mut().ok_or(Drop::FragmentNoBuffer)?;
+        let maker = self.tcp.pools.buffers.as_mut().ok_or(Drop::FragmentNoBuffer)?;
         let buf = maker(payload).ok_or(Drop::FragmentNoBuffer)?;
         self.tcp_segment(now, &key, &seg, &meta, buf)
     }
@@ -364,10 +364,15 @@ impl<E: Env> Stack<E> {
         if src.is_unspecified() {
             return Err(Drop::SourceUnspecified);
         }
-        let arrival = Arrival { from: Endpoint::new(src, datagram.src_port()), to: dst, tos, ttl, iface };
+        let from = Endpoint::new(src, datagram.src_port());
+        let arrival = Arrival { from, to: dst, tos, ttl, iface, segment_size: meta.segment_size };
         let taken = self.udp.ingest(table, datagram.dst_port(), arrival, datagram.payload());
         match taken {
-            Ok(()) => self.counters.udp.datagrams_in += 1,
+            Ok(()) => {
+                let size = usize::from(meta.segment_size);
+                let came = if size == 0 { 1 } else { datagram.payload().len().div_ceil(size).max(1) };
+                self.counters.udp.datagrams_in += came as u64;
+            }
             Err(Drop::UdpPortClosed) => self.complain(now, packet, Complaint::Port),
             Err(_) => {}
         }

@@ -4,6 +4,10 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
     Listener {
         table: Table(0),
         local: Endpoint::new(addr, port),
+        bound: None,
+        shared: false,
+        next: None,
+        given: 0,
         both,
         backlog: 1,
         token: 0,

@@ -38,6 +38,11 @@ impl Arena {
         self.available
     }
 
+    /// Chunks in all.
+    pub(super) fn capacity(&self) -> u32 {
+        self.next.len() as u32
+    }
+
     /// Bytes of one chunk.
     #[inline]
     pub(super) fn chunk_len(&self) -> u32 {
@@ -89,6 +94,20 @@ impl Arena {
     pub(super) fn chunk(&self, chunk: u32) -> &[u8] {
         let at = (chunk as usize) << self.shift;
         &self.bytes[at..at + (1 << self.shift)]
+    }
+
+    /// `len` bytes of `chunk` from its byte `at` on; None when they are not all in it.
+    #[inline(always)]
+    pub(super) fn part(&self, chunk: u32, at: usize, len: usize) -> Option<&[u8]> {
+        let start = ((chunk as usize) << self.shift) + at;
+        if at + len > 1 << self.shift { None } else { self.bytes.get(start..start + len) }
+    }
+
+    /// As [`Arena::part`], to be written.
+    #[inline(always)]
+    pub(super) fn part_mut(&mut self, chunk: u32, at: usize, len: usize) -> Option<&mut [u8]> {
+        let start = ((chunk as usize) << self.shift) + at;
+        if at + len > 1 << self.shift { None } else { self.bytes.get_mut(start..start + len) }
     }
 
     /// The bytes of `chunk`, to be written.

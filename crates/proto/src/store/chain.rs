@@ -161,8 +161,9 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         }
     }
 
+    #[inline(always)]
     fn write(&mut self, queue: &mut ChainQueue, at: u32, buf: B) -> u32 {
-        let len = buf.bytes().len();
+        let len = buf.len();
         let footprint = buf.footprint();
         if len == 0 || self.free == NONE || self.is_refused(queue, footprint, at > 0) {
             return 0;
@@ -201,6 +202,10 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         self.limit.saturating_sub(queue.footprint) / 2 + queue.early
     }
 
+    fn largest_room(&self) -> u32 {
+        self.limit / 2
+    }
+
     fn front<'a>(&'a self, queue: &'a ChainQueue) -> &'a [u8] {
         if queue.unread == 0 || queue.head == NONE {
             return &[];
@@ -209,7 +214,27 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         &bytes[..bytes.len().min(queue.unread as usize)]
     }
 
+    #[inline]
     fn consume(&mut self, queue: &mut ChainQueue, n: u32) {
+        // What is usual: all is read, and it lay in one buffer.
+        if n == queue.unread && n > 0 && queue.head == queue.tail && queue.early == 0 {
+            let (i, free) = (queue.head, self.free);
+            let node = self.node_mut(i);
+            (node.buf, node.next) = (None, free);
+            self.free = i;
+            self.available += 1;
+            queue.front = queue.front.wrapping_add(n);
+            (queue.unread, queue.footprint) = (0, 0);
+            (queue.head, queue.tail, queue.cursor) = (NONE, NONE, NONE);
+            return;
+        }
+        self.consume_on(queue, n);
+    }
+}
+
+impl<B: Buf> ChainRx<B> {
+    #[inline(never)]
+    fn consume_on(&mut self, queue: &mut ChainQueue, n: u32) {
         let mut n = n.min(queue.unread);
         queue.unread -= n;
         queue.front = queue.front.wrapping_add(n);

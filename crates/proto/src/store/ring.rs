@@ -89,7 +89,7 @@ impl TxStore for RingTx {
         } else {
             return 0;
         };
-        let Some(room) = self.arena.chunk_mut(queue.tail).get_mut(at..at + bytes.len()) else {
+        let Some(room) = self.arena.part_mut(queue.tail, at, bytes.len()) else {
             return self.write_on(queue, bytes);
         };
         room.copy_from_slice(bytes);
@@ -102,8 +102,8 @@ impl TxStore for RingTx {
         // What is usual: all of it lies in the chunk where the last peek ended.
         let offset = queue.front.wrapping_add(at).wrapping_sub(queue.cursor_at) as usize;
         let is_held = !out.is_empty() && u64::from(at) + out.len() as u64 <= u64::from(queue.len);
-        if is_held && offset < self.arena.chunk_len() as usize {
-            if let Some(bytes) = self.arena.chunk(queue.cursor).get(offset..offset + out.len()) {
+        if is_held {
+            if let Some(bytes) = self.arena.part(queue.cursor, offset, out.len()) {
                 out.copy_from_slice(bytes);
                 return out.len();
             }
@@ -111,7 +111,7 @@ impl TxStore for RingTx {
         self.peek_on(queue, at, out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn consume(&mut self, queue: &mut TxQueue, n: u32) {
         // What is usual: everything goes, and it lay in one chunk.
         if n == queue.len && n > 0 && queue.head == queue.tail {
@@ -120,6 +120,13 @@ impl TxStore for RingTx {
             (queue.head, queue.cursor) = (NONE, NONE);
             return;
         }
+        self.consume_on(queue, n);
+    }
+}
+
+impl RingTx {
+    #[inline(never)]
+    fn consume_on(&mut self, queue: &mut TxQueue, n: u32) {
         let n = n.min(queue.len);
         let chunk_len = self.arena.chunk_len();
         let mut head_at = queue.front & !(chunk_len - 1);
@@ -136,9 +143,7 @@ impl TxStore for RingTx {
             (queue.cursor, queue.cursor_at) = (queue.head, head_at);
         }
     }
-}
 
-impl RingTx {
     /// Gives an empty queue its first chunk; false when there is none.
     #[inline]
     fn begin(&mut self, queue: &mut TxQueue) -> bool {
@@ -341,6 +346,11 @@ impl<B: Buf> RxStore<B> for RingRx {
         let early = u64::from(queue.end.wrapping_sub(queue.front) - queue.unread);
         let free = u64::from(self.arena.available()) * u64::from(self.arena.chunk_len());
         u64::from(self.limit.saturating_sub(queue.unread)).min(free + early) as u32
+    }
+
+    fn largest_room(&self) -> u32 {
+        let all = u64::from(self.arena.capacity()) * u64::from(self.arena.chunk_len());
+        u64::from(self.limit).min(all) as u32
     }
 
     fn front<'a>(&'a self, queue: &'a RxQueue) -> &'a [u8] {

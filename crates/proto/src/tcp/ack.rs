@@ -1,12 +1,13 @@
 //! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss recovery, to congestion control, to the timers.
 
 use clearway_base::{Duration, Instant};
+use clearway_wire::tcp::Plain;
 use clearway_wire::{Segment, Seq};
 
 use super::conn::{Conn, Marks};
 use super::loss::{DupTest, is_duplicate};
 use super::recovery::{Phase, Signal};
-use super::sack::{SackUpdate, Scoreboard};
+use super::sack::{self, SackUpdate, Scoreboard};
 use super::{Cx, Pools};
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
@@ -36,6 +37,23 @@ pub(crate) struct AckInfo {
 
 /// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
 const LONGEST_ECHO_MS: u32 = 10 * 60 * 1000;
+
+/// What [`digest`] comes down to for a segment that `open::is_plain`.
+#[inline(always)]
+pub(crate) fn digest_plain<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &Cx<'_>, seg: &Plain) {
+    let wnd = u32::from(seg.wnd) << c.snd.shift;
+    let has_news = seg.ack != c.snd.una;
+    let sets_window = has_news || c.snd.is_newer(seg.seq, seg.ack);
+    if has_news {
+        digest_progress(now, c, p, cx, seg.ack);
+    }
+    if sets_window {
+        if wnd > c.snd.wnd && (c.marks.has(Marks::PERSIST) || has_unsent(c, p)) {
+            take_window(now, c, p, wnd);
+        }
+        c.set_window(wnd, seg.seq, seg.ack);
+    }
+}
 
 /// Takes the acceptable ACK of `seg`, which carries `len` payload bytes (RFC 9293 3.10.7.4, step 5).
 #[inline]
@@ -97,18 +115,19 @@ fn tells_news<E: Env>(c: &Conn<E>, seg: &Segment, una: Seq) -> bool {
 /// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
 fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Seq) -> SackUpdate {
     if c.sack.is_none() {
-        if !(tells_news(c, seg, una) && c.marks.has(Marks::SACK)) {
+        if !c.marks.has(Marks::SACK) {
             return SackUpdate::default();
+        }
+        if !tells_news(c, seg, una) {
+            return SackUpdate { dsack: sack::only_duplicate(seg.opts.sack.as_slice(), una), ..SackUpdate::default() };
         }
         c.sack.take(&mut p.boards, Scoreboard::new());
     }
     let Some(board) = c.sack.get_mut(&mut p.boards) else {
         return SackUpdate::default();
     };
-    if una != c.snd.una {
-        board.advance(una);
-    }
-    board.update(seg.opts.sack.as_slice(), una, c.snd.nxt)
+    let passed = if una == c.snd.una { 0 } else { board.advance(una) };
+    SackUpdate { passed, ..board.update(seg.opts.sack.as_slice(), una, c.snd.nxt) }
 }
 
 /// The part of an ACK that says something about what we sent.
@@ -123,19 +142,19 @@ fn digest_news<E: Env>(
     window_changed: bool,
 ) {
     if seg.ack.gt(c.snd.una) && seg.opts.sack.is_empty() && c.sack.is_none() && c.recovery.is_calm() {
-        return digest_progress(now, c, p, cx, seg);
+        return digest_progress(now, c, p, cx, seg.ack);
     }
     digest_signs(now, c, p, cx, seg, occupies, window_changed);
 }
 
 /// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what [`digest_signs`] comes down to then.
 #[inline(always)]
-fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &Cx<'_>, seg: &Segment) {
-    let (before, una) = (c.outstanding(), seg.ack);
+fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &Cx<'_>, una: Seq) {
+    let before = c.outstanding();
     let acked = una.since(c.snd.una);
-    let sample = round_trip(now, c, seg);
     let cwnd_limited = c.cc.is_limited();
-    take_acked(c, p, acked, una);
+    let sample = if c.marks.has(Marks::TIMING) { timed_round_trip(now, c, una, una, cwnd_limited) } else { None };
+    take_acked(now, c, p, acked, una);
     if let Some(sample) = sample {
         c.rtt.on_sample(sample, before, c.mss);
     }
@@ -186,6 +205,9 @@ fn digest_signs<E: Env>(
     if sack.reneged {
         cx.counters.tcp.sack_reneged += 1;
     }
+    if sack.dsack.is_some() {
+        c.suffer(p, |t| t.dsack_dups += 1);
+    }
     let dup = is_duplicate(&DupTest {
         outstanding: before > 0,
         occupies,
@@ -198,7 +220,13 @@ fn digest_signs<E: Env>(
     if acked == 0 && !dup {
         return;
     }
-    let rtt_sample = if acked > 0 { round_trip(now, c, seg) } else { None };
+    let cwnd_limited = c.cc.is_limited();
+    let held = c.sack.get(&p.boards).map_or(0, Scoreboard::bytes);
+    let rtt_sample = if acked > 0 { round_trip(now, c, seg, cwnd_limited, held) } else { None };
+    if sack.passed > 0 && c.recovery.phase() == Phase::Open {
+        // What was missing came after all, though nothing was sent again.
+        c.suffer(p, |t| t.reord_seen += 1);
+    }
     let info = AckInfo {
         now,
         acked,
@@ -206,12 +234,12 @@ fn digest_signs<E: Env>(
         rtt_sample,
         flight_before: before,
         flight: before - acked.min(before),
-        cwnd_limited: c.cc.is_limited(),
+        cwnd_limited,
         una,
         nxt: c.snd.nxt,
     };
     if acked > 0 {
-        take_acked(c, p, acked, una);
+        take_acked(now, c, p, acked, una);
     }
     if let Some(sample) = info.rtt_sample {
         c.rtt.on_sample(sample, info.flight_before, c.mss);
@@ -231,7 +259,7 @@ fn digest_signs<E: Env>(
 
 /// SND.UNA moves; the bytes below it are given back.
 #[inline(always)]
-fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
+fn take_acked<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
     let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
     c.una_wraps = c.una_wraps.wrapping_add(u16::from(una.0 < c.snd.una.0));
@@ -239,9 +267,14 @@ fn take_acked<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
     if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.le(una) {
         c.marks.clear(Marks::SEND_URGENT);
     }
-    if bytes > 0 && c.marks.has(Marks::WANT_ROOM) {
-        c.marks.clear(Marks::WANT_ROOM);
-        c.tell(ConnEvents::WRITABLE);
+    if bytes > 0 && c.marks.any(Marks::WANT_ROOM.with(Marks::SNDBUF_LIMITED)) {
+        if c.marks.has(Marks::WANT_ROOM) {
+            c.marks.clear(Marks::WANT_ROOM);
+            c.tell(ConnEvents::WRITABLE);
+        }
+        if c.marks.has(Marks::SNDBUF_LIMITED) {
+            c.limited_by(now, p, Marks::default());
+        }
     }
     c.snd_ahead.small = c.snd_ahead.small.max(una);
     // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
@@ -288,16 +321,33 @@ fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
 
 /// The round trip that an ACK of new data completes. A segment is timed on our own clock unless it was sent again (Karn); then a
 /// timestamp says which of the copies was answered (RFC 7323 4.1), if only in whole milliseconds.
+///
+/// The same segment measures how fast data arrives; `held` bytes beyond the ACK have arrived too.
 #[inline(always)]
-fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) -> Option<Duration> {
+fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment, cwnd_limited: bool, held: u32) -> Option<Duration> {
     if c.marks.has(Marks::TIMING) {
-        if c.timed_seq.gt(seg.ack) {
-            return None;
-        }
-        c.marks.clear(Marks::TIMING);
-        return Some(now.since(c.times.timed));
+        return timed_round_trip(now, c, seg.ack + held, seg.ack, cwnd_limited);
     }
     if c.recovery.phase() == Phase::Open { None } else { echo_age(now, c, seg) }
+}
+
+/// The round trip of the segment that is being timed, if `ack` ends it. All up to `arrived` has arrived.
+#[inline(always)]
+fn timed_round_trip<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    arrived: Seq,
+    ack: Seq,
+    cwnd_limited: bool,
+) -> Option<Duration> {
+    if c.timed_seq.gt(ack) {
+        return None;
+    }
+    c.marks.clear(Marks::TIMING);
+    let time = now.since(c.times.timed);
+    let app_limited = !cwnd_limited && !c.marks.any(Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED));
+    c.rate.sample(arrived.since(c.delivered_then), time, app_limited);
+    Some(time)
 }
 
 /// How long ago the timestamp left that `seg` echoes.

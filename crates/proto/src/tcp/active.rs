@@ -107,7 +107,7 @@ impl<E: Env> Conn<E> {
         self.peer_mss = agreed.mss;
         self.mss = agreed.payload_mss();
         self.ts_recent = ts_recent;
-        self.recent_at = (now.as_millis() / 1000) as u32;
+        self.recent_at = open::minutes(now);
     }
 }
 

@@ -53,6 +53,8 @@ pub struct TcpInfo {
     pub min_rtt: Duration,
     /// Retransmission timeout, with backoff.
     pub rto: Duration,
+    /// How long an ACK may wait for company.
+    pub ato: Duration,
     /// How often the timeout was doubled since the last answer.
     pub backoff: u8,
     /// Congestion window.
@@ -65,10 +67,14 @@ pub struct TcpInfo {
     pub rcv_mss: u16,
     /// The MSS that we announced.
     pub advertised_mss: u16,
+    /// The longest IP packet of the way; 0 before anything was sent.
+    pub path_mtu: u32,
     /// The peer's window, as last heard.
     pub snd_wnd: u32,
     /// The window we offer.
     pub rcv_wnd: u32,
+    /// What the receive store would hold in all just now.
+    pub rcv_space: u32,
     /// The shift of windows that the peer sends; None when scaling is off.
     pub snd_wscale: Option<u8>,
     /// The shift of windows that we send; None when scaling is off.
@@ -83,12 +89,16 @@ pub struct TcpInfo {
     pub sacked: u32,
     /// Bytes of those that are deemed lost.
     pub lost: u32,
+    /// Bytes of those that were sent again.
+    pub retransmitted: u32,
     /// Written and not sent.
     pub unsent: u32,
     /// Received in order and not consumed.
     pub unread: u32,
-    /// Segments sent again since the last progress.
+    /// Retransmission timeouts since the last progress.
     pub retransmits: u32,
+    /// Window probes or keepalive probes without an answer.
+    pub probes: u8,
     /// Segments sent again since the beginning.
     pub total_retransmits: u32,
     /// Payload bytes sent, repetitions included.
@@ -99,12 +109,40 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
-    /// Segments received.
+    /// Segments received, each of those counted that a device joined.
     pub segs_in: u32,
-    /// Segments sent.
+    /// Segments sent, each of those counted that a device cuts.
     pub segs_out: u32,
-    /// Duplicate ACKs that mean a loss, at this moment (grows with reordering where it is measured).
+    /// Segments with payload received.
+    pub data_segs_in: u32,
+    /// Segments with payload sent, repetitions included.
+    pub data_segs_out: u32,
+    /// Segments that the peer has, our SYN counted.
+    pub delivered: u32,
+    /// Bytes per second at which data arrives at the peer, measured once in a round trip; 0 before the first time.
+    pub delivery_rate: u64,
+    /// That measurement was limited by what the owner wrote.
+    pub delivery_rate_app_limited: bool,
+    /// Time in which something waited for the peer, to the millisecond.
+    pub busy: Duration,
+    /// Time in which the peer's window was what held sending back.
+    pub rwnd_limited: Duration,
+    /// Time in which all that was written was on its way and the send store was full.
+    pub sndbuf_limited: Duration,
+    /// Duplicate ACKs that mean a loss.
     pub reordering: u32,
+    /// How often something late filled a hole that was not repaired.
+    pub reord_seen: u32,
+    /// D-SACKs received (RFC 2883): repetitions that were not needed.
+    pub dsack_dups: u32,
+    /// Segments received ahead of something missing.
+    pub rcv_ooo_segs: u32,
+    /// Since data, or our FIN, last left.
+    pub last_data_sent: Duration,
+    /// Since data last arrived.
+    pub last_data_received: Duration,
+    /// Since any segment of the peer last arrived; each carries an ACK.
+    pub last_ack_received: Duration,
     /// The congestion control in use.
     pub congestion: Congestion,
     /// What the congestion control is doing.

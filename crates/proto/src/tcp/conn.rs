@@ -6,6 +6,7 @@ use clearway_wire::Seq;
 
 use super::cc::Cc;
 use super::options::MIN_MSS;
+use super::rate::DeliveryRate;
 use super::rcv::{Rcv, RcvAhead};
 use super::reasm::Reasm;
 use super::recovery::Recovery;
@@ -13,8 +14,8 @@ use super::rtt::Rtt;
 use super::sack::Scoreboard;
 use super::settings::Settings;
 use super::snd::{Snd, SndAhead};
-use super::span::Span;
 use super::state::{Cause, State, after};
+use super::trouble::Trouble;
 use crate::config::ConnOptions;
 use crate::emit::RouteCache;
 use crate::error::Failure;
@@ -91,6 +92,12 @@ marks! {
     PROBING = 26;
     /// The peer's FIN came (`Rcv::fin`) and waits for what is missing before it.
     FIN_WAITS = 28;
+    /// The peer's window is what holds sending back (`trouble.rs`).
+    RWND_LIMITED = 24;
+    /// The owner's send queue is what holds sending back: all of it is on its way, and it is full.
+    SNDBUF_LIMITED = 27;
+    /// The wheel looks at the connection at `Conn::looked_at` or before.
+    WATCHED = 31;
     /// Something waits for the peer, since `Times::stuck_since`.
     STUCK = 29;
     /// A deadline was set that may be nearer than the wheel knows.
@@ -121,6 +128,11 @@ impl Marks {
     #[inline]
     pub(crate) fn clear(&mut self, other: Marks) {
         self.0 &= !other.0;
+    }
+
+    #[inline]
+    pub(crate) const fn intersection(self, other: Marks) -> Marks {
+        Marks(self.0 & other.0)
     }
 
     #[inline]
@@ -164,16 +176,34 @@ impl Ms {
     /// How long ago it was.
     #[inline]
     pub(crate) fn ago(self, now: Instant) -> Duration {
-        Duration::from_millis(u64::from((now.as_millis() as u32).wrapping_sub(self.0)))
+        Duration::from_millis(u64::from(self.ms_ago(now)))
+    }
+
+    /// The same in milliseconds.
+    #[inline]
+    pub(crate) fn ms_ago(self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_sub(self.0)
     }
 }
 
-/// What was counted of one connection, for its owner's curiosity.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub bytes_retransmitted: u64,
-    pub segs_out: u32,
-    pub segs_retransmitted: u32,
+/// A point in time in ticks of 2^16 ns, the wheel's, modulo 2^32: it orders what is less than a day and a half apart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Tick(u32);
+
+impl Tick {
+    /// What lies further ahead than this is not kept as a tick.
+    const FAR: Duration = Duration::from_secs(12 * 3600);
+
+    #[inline(always)]
+    fn of(at: Instant) -> Tick {
+        Tick((at.as_nanos() >> 16) as u32)
+    }
+
+    /// Whether `at` lies in a later tick.
+    #[inline(always)]
+    fn is_before(self, at: Instant) -> bool {
+        Tick::of(at).0.wrapping_sub(self.0) as i32 > 0
+    }
 }
 
 /// An open connection: every state from SYN-SENT to LAST-ACK, and afterwards until its owner closes.
@@ -204,6 +234,9 @@ pub(crate) struct Conn<E: Env> {
     // ---- received and written bytes
     pub rx: <E::Rx as RxStore<E::Buf>>::Queue,
     pub tx: <E::Tx as TxStore>::Queue,
+    /// Segments with payload received, and when the last one came.
+    pub data_segs_in: u32,
+    pub data_heard: Ms,
     // ---- what acknowledging and sending touch
     pub route: RouteCache,
     pub cc: Cc,
@@ -214,23 +247,34 @@ pub(crate) struct Conn<E: Env> {
     pub rcv_ahead: RcvAhead,
     /// How often SND.UNA passed zero, to know how much was acknowledged in all.
     pub una_wraps: u16,
+    /// In which second [`Conn::challenges`] was drawn.
+    pub challenge_second: u16,
     /// The segment that is being timed: acknowledged when SND.UNA is at or past this.
     pub timed_seq: Seq,
+    /// What the peer had when that segment left: SND.UNA, and as much further as it held selectively.
+    pub delivered_then: Seq,
+    /// How fast data arrives at the peer.
+    pub rate: DeliveryRate,
+    /// Segments sent, and those of them with payload.
+    pub segs_out: u32,
+    pub data_segs_out: u32,
+    /// Milliseconds in which something waited for the peer, up to [`Times::stuck_since`].
+    pub busy_ms: u32,
+    /// The wheel looks at this connection in this tick, or before, while [`Marks::WATCHED`] says so.
+    pub looked_at: Tick,
     /// Retransmissions, probes or keepalives without an answer.
     pub tries: u8,
     /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
     pub quick: u8,
     /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each: it counts them.
     pub owed: u8,
-    /// Challenge ACKs left in this second, and which second it is (RFC 5961 7).
+    /// Challenge ACKs left in this second (RFC 5961 7).
     pub challenges: u8,
-    pub challenge_second: u16,
     /// On the accept queue of its listener while pending; with events for its owner; among the orphans.
     pub owner: Link,
     pub reasm: Held<Reasm>,
     pub sack: Held<Scoreboard>,
-    /// What arrived twice, while [`Marks::DUPLICATE`] says so.
-    pub duplicate: Span,
+    pub trouble: Held<Trouble>,
     // ---- seldom
     /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener.
     pub token: u64,
@@ -238,6 +282,8 @@ pub(crate) struct Conn<E: Env> {
     pub failure: Option<Failure>,
     /// An ICMP error that says why the peer may not answer (RFC 5461 4.1): told when the connection fails for that.
     pub soft_error: Option<crate::error::Unreachable>,
+    /// When TS.Recent was taken (RFC 7323 5.5), in minutes as [`super::open::minutes`] counts them.
+    pub recent_at: u16,
     pub iss: Seq,
     pub irs: Seq,
     /// What is added to our clock in timestamps so that nobody learns it (RFC 7323 5.4).
@@ -246,9 +292,6 @@ pub(crate) struct Conn<E: Env> {
     pub peer_mss: u16,
     /// What we announced.
     pub our_mss: u16,
-    /// When TS.Recent was taken, in seconds (RFC 7323 5.5).
-    pub recent_at: u32,
-    pub tally: Tally,
 }
 
 impl<E: Env> Conn<E> {
@@ -281,6 +324,8 @@ impl<E: Env> Conn<E> {
             ready: Link::OFF,
             rx,
             tx,
+            data_segs_in: 0,
+            data_heard: Ms::of(now),
             route: RouteCache::default(),
             cc: Cc::new(options.congestion, MIN_MSS, 1),
             rtt: Rtt::new(),
@@ -295,27 +340,32 @@ impl<E: Env> Conn<E> {
             snd_ahead: SndAhead { max_wnd: 0, end: iss, urgent: iss, small: iss },
             rcv_ahead: RcvAhead::default(),
             una_wraps: 0,
+            challenge_second: 0,
             timed_seq: iss,
+            delivered_then: iss,
+            rate: DeliveryRate::default(),
+            segs_out: 0,
+            data_segs_out: 0,
+            busy_ms: 0,
+            looked_at: Tick::default(),
             tries: 0,
             quick: 0,
             owed: 0,
             challenges: u8::MAX,
-            challenge_second: 0,
             owner: Link::OFF,
             reasm: Held::NONE,
             sack: Held::NONE,
-            duplicate: Span::new(iss, iss),
+            trouble: Held::NONE,
             token,
             settings: options.into(),
             failure: None,
             soft_error: None,
+            recent_at: 0,
             iss,
             irs: Seq(0),
             peer_mss: MIN_MSS,
             our_mss,
             ts_offset,
-            recent_at: 0,
-            tally: Tally::default(),
         }
     }
 
@@ -389,20 +439,38 @@ impl<E: Env> Conn<E> {
     #[inline]
     pub(crate) fn set_rto(&mut self, at: Instant) {
         self.times.rto = at;
-        self.marks.set(Marks::REARM);
+        self.rearm(at);
     }
 
     /// The keepalive timer, or the end of FIN-WAIT-2, is to fire at `at`.
     pub(crate) fn set_life(&mut self, at: Instant) {
         self.times.life = at;
-        self.marks.set(Marks::REARM);
+        self.rearm(at);
     }
 
     /// A delayed ACK leaves at `at` at the latest.
     #[inline]
     pub(crate) fn set_delack(&mut self, at: Instant) {
         self.delack = at;
-        self.marks.set(Marks::REARM);
+        self.rearm(at);
+    }
+
+    /// A deadline was set to `at`.
+    #[inline(always)]
+    fn rearm(&mut self, at: Instant) {
+        if !self.marks.has(Marks::WATCHED) || !self.looked_at.is_before(at) {
+            self.marks.set(Marks::REARM);
+        }
+    }
+
+    /// The wheel was told to look at `due`, or looks earlier.
+    #[inline]
+    pub(crate) fn is_watched(&mut self, now: Instant, due: Instant) {
+        let known = self.marks.has(Marks::WATCHED) && self.looked_at.is_before(due);
+        if !known && due.since(now) < Tick::FAR {
+            self.looked_at = Tick::of(due);
+            self.marks.set(Marks::WATCHED);
+        }
     }
 
     /// Something waits for the peer, from now on if nothing did before.
@@ -416,9 +484,12 @@ impl<E: Env> Conn<E> {
     /// The peer took something; `more` says whether something still waits for it.
     #[inline]
     pub(crate) fn progress(&mut self, now: Instant, more: bool) {
+        if self.marks.has(Marks::STUCK) {
+            self.busy_ms = self.busy_ms.wrapping_add(self.times.stuck_since.ms_ago(now));
+        }
         self.times.stuck_since = Ms::of(now);
         self.marks.put(Marks::STUCK, more);
-        if more {
+        if more && self.settings.user_timeout() != Duration::ZERO {
             self.marks.set(Marks::REARM);
         }
     }
@@ -452,11 +523,11 @@ impl<E: Env> Conn<E> {
         to.saturating_sub(u64::from((self.iss + 1).0) + fin)
     }
 
-    /// Payload bytes sent, repetitions included.
-    pub(crate) fn bytes_sent(&self) -> u64 {
+    /// Payload bytes sent, not counting repetitions.
+    pub(crate) fn bytes_sent_once(&self) -> u64 {
         let in_flight = if self.snd.una == self.iss && self.una_wraps == 0 { 0 } else { self.outstanding() };
         let fin = u32::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.le(self.snd_ahead.end));
-        self.bytes_acked() + u64::from(in_flight.saturating_sub(fin)) + self.tally.bytes_retransmitted
+        self.bytes_acked() + u64::from(in_flight.saturating_sub(fin))
     }
 
     /// Our timestamp at `now`: milliseconds, and an offset that only we know.
@@ -521,6 +592,7 @@ const BUSY: Marks = Marks(
         | Marks::HOLE.0
         | Marks::DUPLICATE.0
         | Marks::STUCK.0
+        | Marks::WATCHED.0
         | Marks::REARM.0,
 );
 

@@ -211,7 +211,7 @@ impl<E: Env> Tcp<E> {
             agreed: half.agreed(cx.config),
             ts_recent: half.ts_recent,
             round_trip: (half.tries == 0).then(|| now.since(half.since)),
-            again: half.tries > 0,
+            tries: half.tries,
             half: Some(index),
         };
         let open = self.make_open(now, cx, &seeds, seg)?;

@@ -2,6 +2,7 @@
 
 use clearway_base::Instant;
 use clearway_pkt::{Buf, RxMeta};
+use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, Segment};
 
 use super::ack;
@@ -14,7 +15,42 @@ use crate::event::ConnEvents;
 use crate::store::Env;
 
 /// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.
-const TIMESTAMP_LIFE_SECS: u32 = 24 * 24 * 3600;
+const TIMESTAMP_LIFE: u16 = (24 * 24 * 3600 / MINUTE_SECS) as u16;
+
+/// Ages of timestamps are counted in minutes of 64 seconds, of which 16 bits count 48 days.
+const MINUTE_SECS: u64 = 64;
+
+/// Whether a segment is what everybody expects, and nothing is lost or may be: [`on_plain`] then does all that [`on_segment`] would.
+#[inline(always)]
+pub(crate) fn is_plain<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
+    // An ACK without news while something is out may be a duplicate.
+    let says_news = len > 0 || seg.ack != c.snd.una || c.snd.nxt == c.snd.una;
+    is_predicted(c, seg, len) && says_news && c.sack.is_none() && c.recovery.is_calm()
+}
+
+/// A segment that [`is_plain`]. `buf` holds its payload of `len` bytes.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn on_plain<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    cx: &mut Cx<'_>,
+    seg: &Plain,
+    meta: &RxMeta,
+    buf: E::Buf,
+    len: u32,
+) -> Result<(), Drop> {
+    c.segs_in = c.segs_in.wrapping_add(1);
+    ack::digest_plain(now, c, p, cx, seg);
+    heard(now, c, seg);
+    if len == 0 {
+        return Ok(());
+    }
+    text::learn_size(c, meta, len);
+    text::count(now, c, meta, len);
+    text::in_order(now, c, p, cx, seg.flags, buf, len)
+}
 
 /// A segment for an open connection. `buf` holds its payload.
 #[inline(always)]
@@ -27,17 +63,18 @@ pub(crate) fn on_segment<E: Env>(
     meta: &RxMeta,
     buf: E::Buf,
 ) -> Result<(), Drop> {
-    let len = buf.bytes().len() as u32;
+    let len = buf.len() as u32;
     c.segs_in = c.segs_in.wrapping_add(1);
-    if is_predicted(c, seg, len) {
+    if is_predicted(c, &seg.plain(), len) {
         // Header prediction: steps 1 to 4, 6 and 8 would find nothing, and the ACK is in range.
         ack::digest(now, c, p, cx, seg, len);
-        heard(now, c, seg);
+        heard(now, c, &seg.plain());
         if len == 0 {
             return Ok(());
         }
-        text::measure(c, meta, len);
-        return text::in_order(now, c, p, cx, seg, buf, len);
+        text::learn_size(c, meta, len);
+        text::count(now, c, meta, len);
+        return text::in_order(now, c, p, cx, seg.flags, buf, len);
     }
     on_other(now, c, p, cx, seg, meta, buf, len)
 }
@@ -55,6 +92,9 @@ fn on_other<E: Env>(
     buf: E::Buf,
     len: u32,
 ) -> Result<(), Drop> {
+    if len > 0 {
+        text::count(now, c, meta, len);
+    }
     match c.state {
         State::Closed | State::Listen | State::TimeWait => return Err(Drop::TcpAfterClose),
         State::SynSent => return super::active::on_segment(now, c, p, cx, seg, meta, buf),
@@ -69,15 +109,15 @@ fn on_other<E: Env>(
     step_5_ack(now, c, p, cx, seg, len)?;
     // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who guesses the window alone could
     // otherwise make all honest segments look old (RFC 7323 7.1).
-    heard(now, c, seg);
+    heard(now, c, &seg.plain());
     step_6_urgent(c, seg);
     step_7_and_8(now, c, p, cx, seg, meta, buf, len)
 }
 
 /// Whether a segment is what everybody expects: the next data or an ACK, in order, in the window, with nothing special about it.
-#[inline]
-fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
-    let stamp_is_good = match (seg.opts.ts, c.marks.has(Marks::TS)) {
+#[inline(always)]
+fn is_predicted<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
+    let stamp_is_good = match (seg.ts, c.marks.has(Marks::TS)) {
         (Some((val, _)), true) => val.wrapping_sub(c.ts_recent) as i32 >= 0,
         (None, false) => true,
         _ => false,
@@ -92,14 +132,14 @@ fn is_predicted<E: Env>(c: &Conn<E>, seg: &Segment, len: u32) -> bool {
 }
 
 /// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2).
-#[inline]
-fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) {
+#[inline(always)]
+fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Plain) {
     c.heard = Ms::of(now);
-    if let Some((val, _)) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS)) {
+    if let Some((val, _)) = seg.ts.filter(|_| c.marks.has(Marks::TS)) {
         let is_newer = val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c);
         if seg.seq.le(c.rcv.acked) && is_newer {
             c.ts_recent = val;
-            c.recent_at = seconds(now);
+            c.recent_at = minutes(now);
         }
     }
     if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
@@ -112,7 +152,12 @@ fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment) {
 
 /// RFC 7323 5.5: TS.Recent was taken so long ago that it says nothing any more.
 fn is_outdated<E: Env>(now: Instant, c: &Conn<E>) -> bool {
-    seconds(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE_SECS
+    minutes(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE
+}
+
+/// The time as [`Conn::recent_at`] counts it.
+pub(super) fn minutes(now: Instant) -> u16 {
+    (now.as_millis() / (1000 * MINUTE_SECS)) as u16
 }
 
 fn seconds(now: Instant) -> u32 {

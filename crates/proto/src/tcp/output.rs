@@ -34,7 +34,24 @@ pub(crate) enum Turn {
 }
 
 /// One connection's turn to send.
+#[inline(always)]
 pub(crate) fn emit_conn<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+) -> Turn {
+    match plain::emit(now, c, p, config, out) {
+        Some(Ok(())) => Turn::Done,
+        Some(Err(why)) => end_turn(now, c, p, config, Err(why)),
+        None => emit_any(now, c, p, config, out),
+    }
+}
+
+/// Any turn that is not one plain segment.
+#[inline(never)]
+fn emit_any<E: Env, S: Sink>(
     now: Instant,
     c: &mut Conn<E>,
     p: &mut Pools<E>,
@@ -45,11 +62,20 @@ pub(crate) fn emit_conn<E: Env, S: Sink>(
         emit_reset(now, c, p, out).map(|()| Turn::Done)
     } else if c.marks.has(Marks::SYN_DUE) {
         emit_syn(now, c, p, config, out).map(|()| Turn::Done)
-    } else if let Some(done) = plain::emit(now, c, p, config, out) {
-        done
     } else {
         emit_data(now, c, p, config, out)
     };
+    end_turn(now, c, p, config, result)
+}
+
+/// What became of a turn, and what has to be done about it when nothing could leave.
+fn end_turn<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &Pools<E>,
+    config: &Config,
+    result: Result<Turn, OutError>,
+) -> Turn {
     match result {
         Ok(turn) => turn,
         Err(OutError::Full) => Turn::Full,
@@ -107,10 +133,7 @@ fn emit_data<E: Env, S: Sink>(
             restart_if_idle(now, c, config);
         }
         if let Some(span) = lone_segment(c, p) {
-            debug_assert_eq!(
-                next(&view(c, p, path.max_tcp_segmented_payload)),
-                Plan::Send { span, fin: false, again: Again::New }
-            );
+            debug_assert!(would_send(c, p, path.max_tcp_segmented_payload, span));
             emit_span(now, c, p, config, out, span, false, Again::New)?;
             return emit_rest(now, c, p, config, out);
         }
@@ -124,11 +147,12 @@ fn emit_data<E: Env, S: Sink>(
                     let sent = emit_span(now, c, p, config, out, span, fin, again)?;
                     quantum = quantum.saturating_sub(sent.max(1));
                     if again == Again::New && span.end == view.end && fin == view.shut {
+                        stopped(now, c, p, config, Why::Done);
                         break;
                     }
                 }
                 Plan::Stop(why) => {
-                    stopped(now, c, config, why);
+                    stopped(now, c, p, config, why);
                     break;
                 }
             }
@@ -151,7 +175,12 @@ fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
 /// same after asking everything.
 #[inline(always)]
 fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>) -> Option<Span> {
-    const SPECIAL: Marks = Marks::SHUT.with(Marks::FORCE).with(Marks::HOLE).with(Marks::DUPLICATE);
+    const SPECIAL: Marks = Marks::SHUT
+        .with(Marks::FORCE)
+        .with(Marks::HOLE)
+        .with(Marks::DUPLICATE)
+        .with(Marks::RWND_LIMITED)
+        .with(Marks::SNDBUF_LIMITED);
     let out = c.outstanding();
     let len = p.tx.len(&c.tx).wrapping_sub(out);
     let is_calm = c.recovery.phase() == Phase::Open && c.recovery.dupacks() == 0 && c.sack.is_none();
@@ -186,6 +215,12 @@ fn emit_rest<E: Env, S: Sink>(
     }
     c.owed = 0;
     Ok(Turn::Done)
+}
+
+/// Whether the plan says to send `span` too, seen as it was when that was all: more may have been written meanwhile.
+fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> bool {
+    let view = View { end: span.end, ..view(c, p, max_piece) };
+    next(&view) == Plan::Send { span, fin: false, again: Again::New }
 }
 
 /// What the plan looks at, from the connection as it is.
@@ -237,7 +272,14 @@ const MOST_SACK_BLOCKS: usize = 3;
 const MOST_SACK_BYTES: u32 = 4 + 8 * MOST_SACK_BLOCKS as u32;
 
 /// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
-fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, why: Why) {
+fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, config: &Config, why: Why) {
+    let limit = match why {
+        Why::Window => Marks::RWND_LIMITED,
+        // All that was written is on its way, and the owner can write no more until some of it has arrived.
+        Why::Done if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && p.tx.room(&c.tx) == 0 => Marks::SNDBUF_LIMITED,
+        _ => Marks::default(),
+    };
+    c.limited_by(now, p, limit);
     if why == Why::Window && c.outstanding() == 0 && !c.marks.has(Marks::PERSIST) {
         c.marks.set(Marks::PERSIST);
         c.set_rto(now + c.rtt.rto(&config.tcp));
@@ -249,6 +291,7 @@ impl<E: Env> Conn<E> {
     /// The path takes IP packets of up to `mtu` bytes (RFC 8201; RFC 9293 3.7.1): the payload follows, within what the peer announced.
     #[inline(always)]
     pub(crate) fn path_takes(&mut self, mtu: u32) {
+        self.snd.fits_mtu = mtu.min(u32::from(u16::MAX)) as u16;
         let headers = if self.key.remote.is_v6() { 60 } else { 40 };
         let fits = mtu.saturating_sub(headers).clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
         let stamps = if self.marks.has(Marks::TS) { 12 } else { 0 };
@@ -299,6 +342,14 @@ impl<E: Env> Conn<E> {
             && self.offering(rx, config).worth_telling()
     }
 
+    /// Whether the window that was promised is so large that nothing the owner reads is news for the peer: mostly so.
+    #[inline(always)]
+    pub(crate) fn window_suffices(&self, rx: &E::Rx, config: &Config) -> bool {
+        let (room, promised) = (rx.room(&self.rx).min(config.tcp.max_receive_window), self.rcv.wnd());
+        let mss = u32::from(self.rcv_mss);
+        promised >= mss.max(1 << self.rcv.shift) && room.saturating_sub(promised) < (2 * mss).min(room / 2)
+    }
+
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.
     fn header(&self, now: Instant, seq: Seq, window: u16, sack: SackBlocks) -> Segment {
         Segment {
@@ -324,7 +375,7 @@ impl<E: Env> Conn<E> {
         if !self.marks.has(Marks::SACK) || !self.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
             return blocks;
         }
-        let duplicate = Some(self.duplicate).filter(|_| self.marks.has(Marks::DUPLICATE));
+        let duplicate = self.marks.has(Marks::DUPLICATE).then(|| self.suffered(p).duplicate);
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
         let n = match self.reasm.get(&p.reasm) {
             Some(map) => map.sack_blocks(duplicate, &mut spans, MOST_SACK_BLOCKS),
@@ -346,7 +397,7 @@ impl<E: Env> Conn<E> {
         self.rcv.field = offer.field;
         self.delack = Instant::NEVER;
         self.marks.clear(Marks::ACK_NOW.with(Marks::DUPLICATE));
-        self.tally.segs_out = self.tally.segs_out.wrapping_add(1);
+        self.segs_out = self.segs_out.wrapping_add(1);
     }
 }
 
@@ -396,10 +447,20 @@ fn emit_span<E: Env, S: Sink>(
     c.ack_left(offer);
     let segments = len.div_ceil(mss).max(1);
     out.counters.tcp.segs_out += u64::from(segments);
-    c.tally.segs_out = c.tally.segs_out.wrapping_add(segments - 1);
+    c.segs_out = c.segs_out.wrapping_add(segments - 1);
+    if len > 0 {
+        c.data_segs_out = c.data_segs_out.wrapping_add(segments);
+    }
     sent(now, c, config, span, mss, fin, again);
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
+        c.suffer(p, |t| {
+            t.bytes_retransmitted += u64::from(len);
+            t.segs_retransmitted += segments;
+        });
+    } else if let Some(board) = c.sack.get(&p.boards).filter(|_| c.delivered_then == c.snd.una) {
+        // The segment that was timed just now: what the peer holds selectively has arrived before it.
+        c.delivered_then = c.snd.una + board.bytes();
     }
     Ok(len)
 }
@@ -424,6 +485,7 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, mss:
                 c.marks.set(Marks::TIMING);
                 c.timed_seq = end;
                 c.times.timed = now;
+                c.delivered_then = c.snd.una;
             }
             if len % mss != 0 {
                 c.snd_ahead.small = span.end;
@@ -440,15 +502,18 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, mss:
             if c.timed_seq.gt(span.start) {
                 c.marks.clear(Marks::TIMING);
             }
-            c.tally.bytes_retransmitted += u64::from(len);
-            c.tally.segs_retransmitted += 1;
             match again {
                 Again::Rescue => c.recovery.on_rescued(),
                 _ => c.recovery.on_retransmitted(Span::new(span.start, end)),
             }
         }
     }
-    // RFC 6298 5.1: the timer runs while something is in flight.
+    run_timer(now, c, config);
+}
+
+/// RFC 6298 5.1: the timer runs while something is in flight.
+#[inline(always)]
+fn run_timer<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
     if c.marks.has(Marks::PERSIST) || !c.times.rto.is_set() {
         c.marks.clear(Marks::PERSIST);
         c.set_rto(now + c.rtt.rto(&config.tcp));
@@ -516,7 +581,7 @@ fn emit_syn<E: Env, S: Sink>(
     };
     put(c, out, &seg)?;
     c.marks.clear(Marks::SYN_DUE.with(Marks::ACK_NOW));
-    c.tally.segs_out = c.tally.segs_out.wrapping_add(1);
+    c.segs_out = c.segs_out.wrapping_add(1);
     if answers {
         c.rcv.edge = c.rcv.edge.max(c.rcv.nxt + u32::from(seg.wnd));
         c.rcv.acked = c.rcv.nxt;
@@ -526,7 +591,7 @@ fn emit_syn<E: Env, S: Sink>(
     }
     c.snd.nxt = c.iss + 1;
     if c.marks.has(Marks::SYN_AGAIN) {
-        c.tally.segs_retransmitted += 1;
+        c.suffer(p, |t| t.syns_retransmitted += 1);
         out.counters.tcp.retransmitted_segs += 1;
     } else if !c.marks.has(Marks::TIMING) {
         c.marks.set(Marks::TIMING);

@@ -32,8 +32,8 @@ pub(crate) struct Seeds {
     pub ts_recent: u32,
     /// From SYN-ACK to ACK, when only one SYN-ACK was sent.
     pub round_trip: Option<Duration>,
-    /// The SYN-ACK had to be repeated.
-    pub again: bool,
+    /// How often the SYN-ACK was repeated.
+    pub tries: u8,
     /// The half-open record that it replaces; None for a cookie.
     pub half: Option<u32>,
 }
@@ -53,7 +53,7 @@ impl<E: Env> Tcp<E> {
         if seg.flags.rst() {
             return Err(Drop::TcpResetForNobody);
         }
-        let Some(listener) = self.listeners.find(key.table, key.local_endpoint()) else {
+        let Some(listener) = self.listeners.choose(key.table, key.local_endpoint()) else {
             cx.reset_for(key, seg, len);
             return Err(Drop::TcpPortClosed);
         };
@@ -201,7 +201,7 @@ impl<E: Env> Tcp<E> {
         };
         let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
         let seeds =
-            Seeds { key: *key, listener: id, irs, iss, agreed, ts_recent, round_trip: None, again: false, half: None };
+            Seeds { key: *key, listener: id, irs, iss, agreed, ts_recent, round_trip: None, tries: 0, half: None };
         let open = self.make_open(now, cx, &seeds, seg)?;
         cx.counters.tcp.syn_cookies_accepted += 1;
         self.deliver(now, cx, open, seg, meta, buf)
@@ -240,7 +240,12 @@ impl<E: Env> Tcp<E> {
         conn.rcv.edge = conn.rcv.nxt + u32::from(self.first_window);
         conn.apply(&seeds.agreed, seeds.ts_recent, now);
         conn.snd.nxt = seeds.iss + 1;
-        conn.marks.put(Marks::SYN_AGAIN, seeds.again);
+        conn.marks.put(Marks::SYN_AGAIN, seeds.tries > 0);
+        // The SYN and its answers, which no record of this kind has seen.
+        (conn.segs_in, conn.segs_out) = (1, 1 + u32::from(seeds.tries));
+        if seeds.tries > 0 {
+            conn.suffer(&mut self.pools, |t| t.syns_retransmitted = seeds.tries.into());
+        }
         if let Some(round_trip) = seeds.round_trip {
             conn.rtt.on_sample(round_trip, 1, conn.mss);
         }
@@ -266,6 +271,7 @@ impl<E: Env> Tcp<E> {
             }
         }
         if let Some(listener) = self.listeners.get_mut(seeds.listener) {
+            listener.given = listener.given.wrapping_add(1);
             listener.queue.push_back(&mut self.open.links(|c| &mut c.owner), index);
         }
         self.listeners.mark(seeds.listener);

@@ -266,6 +266,14 @@ impl Recovery {
         in_flight + again
     }
 
+    /// Bytes that were sent again and are not known to have arrived.
+    pub(crate) fn again_bytes(&self, una: Seq, nxt: Seq, board: Option<&Scoreboard>) -> u32 {
+        if self.phase == Phase::Open {
+            return 0;
+        }
+        Recovery::missing_bytes(Span::new(una, self.rxt.max(una).min(nxt)), board)
+    }
+
     /// Bytes that are deemed lost and were not sent again.
     pub(crate) fn lost_bytes(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
         let edge = self.lost_edge(una, nxt, mss, board);

@@ -91,10 +91,25 @@ impl Rtt {
     ///
     /// The lower bound lies on the deviation term, not on the whole: with a bound as short as 200 ms, a steady path of 190 ms would
     /// otherwise be left 10 ms for the peer's delayed ACK. The result is never below the bound either way.
+    #[inline(always)]
     pub(crate) fn rto(&self, cfg: &TcpConfig) -> Duration {
+        if self.known && self.backoff == 0 {
+            return self.once(cfg).min(cfg.rto_max);
+        }
+        self.rto_of_any(cfg)
+    }
+
+    /// What follows from the average alone.
+    #[inline(always)]
+    fn once(&self, cfg: &TcpConfig) -> Duration {
+        let deviation = Duration::from_nanos((self.rttvar >> FRACTION).saturating_mul(4));
+        self.smoothed() + deviation.max(GRANULARITY).max(cfg.rto_min)
+    }
+
+    #[cold]
+    fn rto_of_any(&self, cfg: &TcpConfig) -> Duration {
         let base = if self.known {
-            let deviation = Duration::from_nanos((self.rttvar >> FRACTION).saturating_mul(4));
-            self.smoothed() + deviation.max(GRANULARITY).max(cfg.rto_min)
+            self.once(cfg)
         } else if self.syn_timed_out {
             cfg.rto_initial.max(AFTER_SYN_TIMEOUT)
         } else {

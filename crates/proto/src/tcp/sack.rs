@@ -22,6 +22,8 @@ use super::span::Span;
 pub(crate) struct SackUpdate {
     /// Bytes that were not known to be held before.
     pub(crate) newly: u32,
+    /// Bytes that were known to be held and lie below SND.UNA now.
+    pub(crate) passed: u32,
     /// Bytes that arrived a second time (RFC 2883).
     pub(crate) dsack: Option<Span>,
     /// Blocks that could not be true, or for which there was no room.
@@ -136,6 +138,12 @@ impl Scoreboard {
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
     }
+}
+
+/// The duplicate that the blocks of an ACK tell of when no scoreboard is kept: a first block below `una` (RFC 2883 4.1).
+pub(crate) fn only_duplicate(blocks: &[(Seq, Seq)], una: Seq) -> Option<Span> {
+    let &(start, end) = blocks.first()?;
+    Some(Span::new(start, end)).filter(|s| !s.is_empty() && end.le(una))
 }
 
 #[cfg(test)]

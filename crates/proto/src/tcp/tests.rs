@@ -17,9 +17,12 @@ use crate::*;
 mod attack;
 mod close;
 mod handshake;
+mod info;
 mod layout;
+mod live;
 mod loss;
 mod pair;
+mod tables;
 mod timer;
 mod window;
 

@@ -4,7 +4,7 @@ use clearway_base::Instant;
 use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::conn::{Conn, Marks};
+use super::conn::{Conn, Marks, Ms};
 use super::reasm::{self, Reasm};
 use super::span::Span;
 use super::{Cx, Pools};
@@ -41,12 +41,12 @@ pub(crate) fn step_7_text<E: Env>(
         buf.truncate((cut.front + cut.len) as usize);
         buf.trim_front(cut.front as usize);
     }
-    measure(c, meta, len);
+    learn_size(c, meta, len);
     let start = seg.seq + cut.front;
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
         return out_of_order(c, p, Span::with_len(start, cut.len), buf);
     }
-    in_order(now, c, p, cx, seg, buf, cut.len)
+    in_order(now, c, p, cx, seg.flags, buf, cut.len)
 }
 
 /// The next `len` bytes of the stream, all that is left in `buf`, with nothing missing before or behind them.
@@ -56,7 +56,7 @@ pub(crate) fn in_order<E: Env>(
     c: &mut Conn<E>,
     p: &mut Pools<E>,
     cx: &mut Cx<'_>,
-    seg: &Segment,
+    flags: Flags,
     buf: E::Buf,
     len: u32,
 ) -> Result<(), Drop> {
@@ -66,7 +66,7 @@ pub(crate) fn in_order<E: Env>(
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
     }
-    plan_ack(now, c, cx, seg.flags.contains(Flags::PSH));
+    plan_ack(now, c, cx, flags.contains(Flags::PSH));
     if kept < len {
         c.ack_now();
         return Err(Drop::TcpStoreFull);
@@ -88,10 +88,23 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
 
 /// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
 #[inline]
-pub(crate) fn measure<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
+pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
     let size = if meta.segment_size == 0 { len } else { u32::from(meta.segment_size) };
     if size > u32::from(c.rcv_mss) {
         c.rcv_mss = size.min(u32::from(c.our_mss.max(c.rcv_mss))) as u16;
+    }
+}
+
+/// Counts a segment with `len` bytes of payload, or as many as a device joined into it.
+#[inline]
+pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, meta: &RxMeta, len: u32) {
+    c.data_heard = Ms::of(now);
+    c.data_segs_in = c.data_segs_in.wrapping_add(1);
+    let size = u32::from(meta.segment_size);
+    if size != 0 && len > size {
+        let more = len.div_ceil(size) - 1;
+        c.data_segs_in = c.data_segs_in.wrapping_add(more);
+        c.segs_in = c.segs_in.wrapping_add(more);
     }
 }
 
@@ -114,49 +127,40 @@ fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
 }
 
 /// What of `len` bytes at `seq` was here before is reported in the next ACK (RFC 2883).
-pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &Pools<E>, seq: Seq, len: u32) {
+pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seq: Seq, len: u32) {
     if !c.marks.has(Marks::SACK) {
         return;
     }
     let map = c.reasm.get(&p.reasm);
     if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
-        c.duplicate = span;
+        c.suffer(p, |t| t.duplicate = span);
         c.marks.set(Marks::DUPLICATE);
     }
 }
 
 /// Bytes ahead of a hole, or that fill one. Each is answered at once (RFC 5681 4.2), so that the peer's loss recovery has its duplicates.
 #[cold]
-fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, mut buf: E::Buf) -> Result<(), Drop> {
+fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::Buf) -> Result<(), Drop> {
     c.ack_now();
     if !c.marks.has(Marks::SACK) {
         c.owed = c.owed.saturating_add(1);
     }
+    if span.start != c.rcv.nxt {
+        c.suffer(p, |t| t.ooo_segs += 1);
+    }
     if c.reasm.is_none() {
         c.reasm.take(&mut p.reasm, Reasm::new());
     }
-    let Some(map) = c.reasm.get_mut(&mut p.reasm) else {
+    let Some(map) = c.reasm.get(&p.reasm) else {
         return Err(Drop::TcpReassemblyFull);
     };
     c.marks.set(Marks::HOLE);
     if let Some(again) = map.duplicate(span).filter(|_| c.marks.has(Marks::SACK)) {
-        c.duplicate = again;
+        c.suffer(p, |t| t.duplicate = again);
         c.marks.set(Marks::DUPLICATE);
     }
-    // Bytes that are here stay as they came first, whatever a later copy says (THREATS 27).
-    let Some(fresh) = map.missing(span) else {
-        return Err(Drop::TcpDuplicate);
-    };
-    let result = if map.can_insert(fresh) {
-        buf.truncate(fresh.end.since(span.start) as usize);
-        buf.trim_front(fresh.start.since(span.start) as usize);
-        let kept = p.rx.write(&mut c.rx, fresh.start.since(c.rcv.nxt), buf).min(fresh.len());
-        let taken = map.insert(Span::with_len(fresh.start, kept));
-        debug_assert!(taken.is_ok());
-        if kept < fresh.len() { Err(Drop::TcpStoreFull) } else { Ok(()) }
-    } else {
-        Err(Drop::TcpReassemblyFull)
-    };
+    let result = keep_missing(c, p, span, buf);
+    let Some(map) = c.reasm.get_mut(&mut p.reasm) else { return result };
     let joined = map.contiguous_from(c.rcv.nxt);
     let is_empty = map.is_empty();
     if joined > 0 {
@@ -169,4 +173,51 @@ fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, mut buf: 
         c.reasm.give_back(&mut p.reasm);
     }
     result
+}
+
+/// Keeps every piece of `span` that is not here yet. Bytes that are here stay as they came first, whatever a later copy says (THREATS 27).
+///
+/// The last piece keeps the buffer, those before it are copied. Where there is nothing to copy into, the first piece keeps it and the peer
+/// sends the rest again.
+fn keep_missing<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::Buf) -> Result<(), Drop> {
+    let Pools { reasm, rx, buffers, .. } = p;
+    let Some(map) = c.reasm.get_mut(reasm) else {
+        return Err(Drop::TcpReassemblyFull);
+    };
+    let Some(mut fresh) = map.missing(span) else {
+        return Err(Drop::TcpDuplicate);
+    };
+    while let Some(next) = map.missing(Span::new(fresh.end, span.end)) {
+        let bytes = part(buf.bytes(), span, fresh);
+        let Some(copy) = buffers.as_mut().and_then(|make| make(bytes)) else { break };
+        keep(&mut c.rx, c.rcv.nxt, rx, map, fresh, copy)?;
+        fresh = next;
+    }
+    let mut buf = buf;
+    buf.truncate(fresh.end.since(span.start) as usize);
+    buf.trim_front(fresh.start.since(span.start) as usize);
+    keep(&mut c.rx, c.rcv.nxt, rx, map, fresh, buf)
+}
+
+/// The bytes of `fresh` in `bytes`, which are those of `span`.
+fn part(bytes: &[u8], span: Span, fresh: Span) -> &[u8] {
+    bytes.get(fresh.start.since(span.start) as usize..fresh.end.since(span.start) as usize).unwrap_or(&[])
+}
+
+/// Keeps `buf`, which holds the bytes of `fresh`.
+fn keep<B: Buf, R: RxStore<B>>(
+    queue: &mut R::Queue,
+    nxt: Seq,
+    rx: &mut R,
+    map: &mut Reasm,
+    fresh: Span,
+    buf: B,
+) -> Result<(), Drop> {
+    if !map.can_insert(fresh) {
+        return Err(Drop::TcpReassemblyFull);
+    }
+    let kept = rx.write(queue, fresh.start.since(nxt), buf).min(fresh.len());
+    let taken = map.insert(Span::with_len(fresh.start, kept));
+    debug_assert!(taken.is_ok());
+    if kept < fresh.len() { Err(Drop::TcpStoreFull) } else { Ok(()) }
 }

@@ -1,21 +1,22 @@
 //! What owners do to their connections and listeners. Each verb marks, and `settle` does the rest.
 
-use clearway_base::{Handle, Instant, Link, List};
+use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
 use clearway_wire::{Addr, Endpoint};
 
 use super::active::QUICK_ACKS;
 use super::conn::{Conn, Marks};
-use super::recovery;
 use super::state::State;
 use super::{Cx, Tcp, isn};
+use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::listen_table::Listener;
-use crate::stack::{ConnId, ListenerId, Stack};
+use crate::stack::{BindId, ConnId, ListenerId, Stack, Table};
 use crate::store::{Env, RxStore, TxStore};
-use crate::tcp::{ConnectSpec, ListenSpec, Phase, TcpInfo};
+use crate::survey::{ConnSummary, Holder, Population};
+use crate::tcp::{ConnectSpec, ListenSpec};
 
 impl<E: Env> Tcp<E> {
     fn handle(id: ConnId) -> Option<Handle<Conn<E>>> {
@@ -27,37 +28,78 @@ impl<E: Env> Tcp<E> {
         self.open.get(Self::handle(id)?).filter(|c| c.is_owned())
     }
 
-    fn owned_mut(&mut self, id: ConnId) -> Option<&mut Conn<E>> {
+    pub(crate) fn owned_mut(&mut self, id: ConnId) -> Option<&mut Conn<E>> {
         self.open.get_mut(Self::handle(id)?).filter(|c| c.is_owned())
     }
 
-    pub(crate) fn listen(&mut self, spec: ListenSpec) -> Result<ListenerId, ListenError> {
+    pub(crate) fn listen(&mut self, spec: ListenSpec, bound: Option<BindId>) -> Result<ListenerId, ListenError> {
         let addr = spec.local.addr;
         if addr.is_multicast() || addr.is_limited_broadcast() {
             return Err(ListenError::BadAddress);
         }
-        let mut local = spec.local;
-        if local.port == 0 {
-            let Tcp { ports, listeners, pools, .. } = self;
-            let free = |port| !listeners.has(spec.table, Endpoint::new(addr, port));
-            local.port = ports.choose(&mut pools.rng, 0, free).ok_or(ListenError::NoPorts)?;
+        if !spec.options.urgent_inline {
+            return Err(ListenError::NotSupported);
         }
-        self.listeners.insert(Listener {
+        let mut local = spec.local;
+        let mut wanted = bound.and_then(|id| self.binds.spec(id)).unwrap_or(BindSpec {
             table: spec.table,
             local,
+            v6_only: spec.v6_only,
+            reuse_address: false,
+            reuse_port: false,
+        });
+        if local.port == 0 {
+            let mut rng = self.pools.rng.fork();
+            let free = |port: &u16| self.port_is_free(&BindSpec { local: Endpoint::new(addr, *port), ..wanted });
+            local.port = self.ports_from(&mut rng).find(free).ok_or(ListenError::NoPorts)?;
+            wanted.local = local;
+        }
+        if self.binds.is_taken(&wanted, bound) {
+            return Err(ListenError::InUse);
+        }
+        let id = self.listeners.insert(Listener {
+            table: spec.table,
+            local,
+            bound,
+            shared: wanted.reuse_port,
+            next: None,
             both: addr == Addr::ANY_V6 && !spec.v6_only,
             backlog: spec.backlog.max(1),
             token: spec.token,
             options: spec.options,
             half: 0,
+            given: 0,
             queue: List::new(),
             news: Link::OFF,
-        })
+        })?;
+        if let Some(bound) = bound {
+            self.binds.set_listening(bound, true);
+        }
+        Ok(id)
+    }
+
+    /// Whether somebody may have the port who does not listen: no reservation and no listener without one stands in the way.
+    pub(crate) fn port_is_free(&self, spec: &BindSpec) -> bool {
+        let any = |addr| self.listeners.stands_alone(spec.table, Endpoint::new(addr, spec.local.port));
+        let wildcard = match spec.local.addr {
+            addr if addr.is_v4() => any(Addr::ANY_V4),
+            Addr::ANY_V6 if !spec.v6_only => any(Addr::ANY_V6) || any(Addr::ANY_V4),
+            _ => any(Addr::ANY_V6),
+        };
+        !(wildcard || any(spec.local.addr) || self.binds.is_taken(spec, None))
+    }
+
+    /// All ephemeral ports, from a random one on (RFC 6056 3.3.1).
+    pub(crate) fn ports_from(&self, rng: &mut Rng) -> impl Iterator<Item = u16> + use<E> {
+        self.ports.all_from_anywhere(rng)
     }
 
     /// Stops listening; what was not accepted is reset. Handshakes in progress find no listener when they are complete, and end then.
     pub(crate) fn unlisten(&mut self, config: &Config, counters: &mut Counters, id: ListenerId) {
         let Some(mut listener) = self.listeners.remove(id) else { return };
+        if let Some(bound) = listener.bound {
+            self.binds.set_listening(bound, false);
+        }
         while let Some(index) = listener.queue.pop_front(&mut self.open.links(|c| &mut c.owner)) {
             if let Some(c) = self.open.by_index_mut(index) {
                 c.marks.clear(Marks::PENDING);
@@ -79,8 +121,17 @@ impl<E: Env> Tcp<E> {
         self.id_at(index)
     }
 
-    pub(crate) fn connect(&mut self, now: Instant, cx: &mut Cx<'_>, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+    pub(crate) fn connect(
+        &mut self,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        spec: ConnectSpec,
+        bound: Option<BindId>,
+    ) -> Result<ConnId, ConnectError> {
         self.now = now;
+        if !spec.options.urgent_inline {
+            return Err(ConnectError::NotSupported);
+        }
         let remote = spec.remote;
         let asked = spec.local.unwrap_or(Endpoint::new(Addr::ANY_V4, 0));
         let is_peer = |a: &Addr| !(a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast());
@@ -109,7 +160,8 @@ impl<E: Env> Tcp<E> {
             table: spec.table,
         };
         let port = if asked.port != 0 {
-            if self.find(&key(asked.port)).is_some() {
+            let local = Endpoint::new(local, asked.port);
+            if self.find(&key(asked.port)).is_some() || self.binds.is_taken(&alone(spec.table, local), bound) {
                 return Err(ConnectError::InUse);
             }
             asked.port
@@ -142,10 +194,51 @@ impl<E: Env> Tcp<E> {
         let mut ports = core::mem::replace(&mut self.ports, crate::ports::Ports::new((1, 1)));
         let port = ports.choose(&mut rng, offset, |port| {
             let key = key(port);
-            self.find(&key).is_none() && !self.listeners.has(key.table, key.local_endpoint())
+            let local = key.local_endpoint();
+            self.find(&key).is_none()
+                && !self.listeners.has(key.table, local)
+                && !self.binds.is_taken(&alone(key.table, local), None)
         });
         self.ports = ports;
         port
+    }
+
+    pub(crate) fn stores(&self) -> (&E::Rx, &E::Tx) {
+        (&self.pools.rx, &self.pools.tx)
+    }
+
+    pub(crate) fn stores_mut(&mut self) -> (&mut E::Rx, &mut E::Tx) {
+        (&mut self.pools.rx, &mut self.pools.tx)
+    }
+
+    /// Every record in the table of open connections.
+    pub(crate) fn summaries(&self) -> impl Iterator<Item = ConnSummary> + '_ {
+        self.open.iter().filter_map(|(handle, c)| {
+            let holder = match ListenerId::from_bits(c.token) {
+                _ if c.is_owned() => Holder::Owner(c.token),
+                Some(listener) if c.marks.has(Marks::PENDING) => Holder::Listener(listener),
+                _ => Holder::Nobody,
+            };
+            Some(ConnSummary {
+                conn: ConnId::from_bits(handle.to_bits())?,
+                table: c.key.table,
+                local: c.key.local_endpoint(),
+                remote: c.key.remote_endpoint(),
+                state: c.state,
+                holder,
+            })
+        })
+    }
+
+    pub(crate) fn population(&self) -> Population {
+        Population {
+            connections: self.open.len(),
+            half_open: self.half.len(),
+            time_wait: self.wait.len(),
+            orphans: self.orphans.len(),
+            listeners: self.listeners.len(),
+            udp_sockets: 0,
+        }
     }
 
     pub(crate) fn set_token(&mut self, id: ConnId, token: u64) {
@@ -154,51 +247,36 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    /// The connection that bytes may be written to.
-    #[inline(always)]
-    fn writable(&mut self, id: ConnId) -> Result<&mut Conn<E>, SendError> {
-        let c = self.owned_mut(id).ok_or(SendError::Stale)?;
-        if let Some(why) = c.failure {
-            return Err(SendError::Failed(why));
-        }
-        if c.marks.has(Marks::SHUT) || matches!(c.state, State::Closed | State::TimeWait) {
-            return Err(SendError::Closed);
-        }
-        Ok(c)
-    }
-
-    pub(crate) fn send(
-        &mut self,
-        config: &Config,
-        counters: &mut Counters,
-        id: ConnId,
-        bytes: &[u8],
-        urgent: bool,
-    ) -> Result<usize, SendError> {
-        self.writable(id)?;
-        let index = id.index();
-        let Some(c) = self.open.by_index_mut(index) else { return Err(SendError::Stale) };
-        let taken = self.pools.tx.write(&mut c.tx, bytes);
+    #[inline]
+    pub(crate) fn send(&mut self, id: ConnId, bytes: &[u8], urgent: bool) -> Result<usize, SendError> {
+        let Tcp { open, pools, ready, .. } = self;
+        let c = writable(open, id)?;
+        let taken = pools.tx.write(&mut c.tx, bytes);
         if taken < bytes.len() {
             c.marks.set(Marks::WANT_ROOM);
         }
-        if taken > 0 {
-            if urgent {
-                c.snd_ahead.urgent = c.data_front() + self.pools.tx.len(&c.tx);
-                c.marks.set(Marks::SEND_URGENT);
-            }
-            c.wants_turn();
-            self.settle_here(self.now, config, counters, index);
+        if taken == 0 {
+            return Ok(0);
+        }
+        if urgent {
+            c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx);
+            c.marks.set(Marks::SEND_URGENT);
+        }
+        c.wants_turn();
+        // All that settling would find.
+        if !c.ready.is_linked() {
+            ready.push_back(&mut open.links(|c| &mut c.ready), id.index());
         }
         Ok(taken)
     }
 
     pub(crate) fn wrote(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
-        self.writable(id)?.wants_turn();
+        writable(&mut self.open, id)?.wants_turn();
         self.settle(self.now, config, counters, id.index());
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn recv(&self, id: ConnId) -> Result<&[u8], RecvError> {
         let c = self.owned(id).ok_or(RecvError::Stale)?;
         let bytes = self.pools.rx.front(&c.rx);
@@ -208,12 +286,16 @@ impl<E: Env> Tcp<E> {
         }
     }
 
+    #[inline]
     pub(crate) fn consumed(&mut self, config: &Config, counters: &mut Counters, id: ConnId, n: u32) {
         let Some(handle) = Self::handle(id) else { return };
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return };
         self.pools.rx.consume(&mut c.rx, n);
         if c.marks.has(Marks::RECV_URGENT) && c.rcv_ahead.urgent.le(c.read_to(&self.pools.rx)) {
             c.marks.clear(Marks::RECV_URGENT);
+        }
+        if c.window_suffices(&self.pools.rx, config) {
+            return;
         }
         if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
             c.ack_now();
@@ -223,7 +305,9 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn urgent(&self, id: ConnId) -> Option<u32> {
         let c = self.owned(id).filter(|c| c.marks.has(Marks::RECV_URGENT))?;
-        Some(c.rcv_ahead.urgent.since(c.read_to(&self.pools.rx)))
+        // Who reads without telling may be past the mark.
+        let read_to = c.read_to(&self.pools.rx);
+        c.rcv_ahead.urgent.gt(read_to).then(|| c.rcv_ahead.urgent.since(read_to))
     }
 
     pub(crate) fn queued(&self, id: ConnId) -> u32 {
@@ -333,6 +417,7 @@ impl<E: Env> Tcp<E> {
             return;
         }
         if options.max_segment != 0 {
+            c.snd.fits_mtu = 0;
             c.peer_mss = c.peer_mss.min(options.max_segment.max(super::options::MIN_MSS));
         }
         c.set_life(match options.keepalive {
@@ -343,52 +428,27 @@ impl<E: Env> Tcp<E> {
         c.wants_turn();
         self.settle(self.now, config, counters, id.index());
     }
+}
 
-    pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
-        let c = self.owned(id)?;
-        let board = c.sack.get(&self.pools.boards);
-        let scaled = |shift| c.marks.has(Marks::SCALE).then_some(shift);
-        let mss = u32::from(c.mss);
-        Some(TcpInfo {
-            state: c.state,
-            rtt: c.rtt.srtt().unwrap_or_default(),
-            rttvar: c.rtt.rttvar(),
-            min_rtt: c.rtt.min().unwrap_or_default(),
-            rto: c.rtt.rto(&config.tcp),
-            backoff: c.rtt.backoff(),
-            cwnd: c.cc.cwnd(),
-            ssthresh: c.cc.ssthresh(),
-            snd_mss: c.mss,
-            rcv_mss: c.rcv_mss,
-            advertised_mss: c.our_mss,
-            snd_wnd: c.snd.wnd,
-            rcv_wnd: if c.state == State::SynSent { 0 } else { c.rcv.wnd() },
-            snd_wscale: scaled(c.snd.shift),
-            rcv_wscale: scaled(c.rcv.shift),
-            timestamps: c.marks.has(Marks::TS),
-            sack: c.marks.has(Marks::SACK),
-            unacked: c.outstanding(),
-            sacked: board.map_or(0, |b| b.bytes()),
-            lost: c.recovery.lost_bytes(c.snd.una, c.snd.nxt, mss, board),
-            unsent: c.unsent(&self.pools.tx),
-            unread: self.pools.rx.unread(&c.rx),
-            retransmits: u32::from(c.tries),
-            total_retransmits: c.tally.segs_retransmitted,
-            bytes_sent: c.bytes_sent(),
-            bytes_retransmitted: c.tally.bytes_retransmitted,
-            bytes_acked: c.bytes_acked(),
-            bytes_received: if c.state == State::SynSent { 0 } else { c.bytes_received() },
-            segs_in: c.segs_in,
-            segs_out: c.tally.segs_out,
-            reordering: u32::from(super::loss::DUP_THRESH),
-            congestion: c.cc.kind(),
-            phase: match c.recovery.phase() {
-                recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
-                recovery::Phase::Open => Phase::Open,
-                recovery::Phase::Fast => Phase::Recovery,
-                recovery::Phase::Timeout => Phase::Loss,
-            },
-        })
+/// What somebody wants who shares a port with nobody.
+fn alone(table: Table, local: Endpoint) -> BindSpec {
+    BindSpec { table, local, v6_only: true, reuse_address: false, reuse_port: false }
+}
+
+/// The connection that bytes may be written to.
+#[inline(always)]
+fn writable<E: Env>(open: &mut Slab<Conn<E>>, id: ConnId) -> Result<&mut Conn<E>, SendError> {
+    let handle = Handle::from_bits(id.to_bits()).ok_or(SendError::Stale)?;
+    let c = open.get_mut(handle).filter(|c| c.is_owned()).ok_or(SendError::Stale)?;
+    if c.state == State::Established && !c.marks.has(Marks::SHUT) {
+        return Ok(c);
+    }
+    match c.failure {
+        Some(why) => Err(SendError::Failed(why)),
+        None if c.marks.has(Marks::SHUT) || matches!(c.state, State::Closed | State::TimeWait) => {
+            Err(SendError::Closed)
+        }
+        None => Ok(c),
     }
 }
 
@@ -414,7 +474,7 @@ impl<E: Env> Conn<E> {
     }
 
     /// Bytes written and never sent.
-    fn unsent(&self, tx: &E::Tx) -> u32 {
+    pub(super) fn unsent(&self, tx: &E::Tx) -> u32 {
         if self.state == State::Closed {
             return 0;
         }

@@ -113,7 +113,7 @@ impl<E: Env> Tcp<E> {
         }
         let control = seg.flags.intersection(super::passive::CONTROL);
         if control == Flags::SYN && may_reuse(wait, seg) {
-            if let Some(listener) = self.listeners.find(key.table, key.local_endpoint()) {
+            if let Some(listener) = self.listeners.choose(key.table, key.local_endpoint()) {
                 let after = wait.snd_nxt;
                 self.forget_wait(index);
                 cx.counters.tcp.time_wait_reused += 1;

@@ -95,11 +95,6 @@ impl Room {
     pub(crate) fn worth_telling(&self) -> bool {
         let scale = u32::from(self.scale.min(MAX_SCALE));
         let step = 1u32 << scale;
-        // The usual answer, without asking what the store could ever take, which is no less than what it takes now.
-        let news = self.room.saturating_sub(self.promised());
-        if self.promised() >= self.mss.max(step) && news < (2 * self.mss).min(self.room / 2) {
-            return false;
-        }
         let fresh = self.room.min(MAX_FIELD << scale) >> scale << scale;
         let grows = fresh.saturating_sub(self.promised());
         let was_shut = self.promised() < self.worthwhile().max(step);

@@ -319,3 +319,160 @@ fn what_is_sent_to_ourselves_comes_back_over_loopback() {
         assert_eq!(received(&mut net, socket), [(end(a, 7), addr(a), b"me".to_vec())]);
     }
 }
+
+/// A stack whose loopback carries everything, with a receiver at port 53 and a sender at port 1000.
+fn loops(config: Config, mtu: u32) -> (Net, UdpId, UdpId) {
+    let mut net = Net::with(config, &[(loopback(mtu, 0), &["10.0.0.1/24", "2001:db8::1/64"])]);
+    let (rx, tx) = (bind(&mut net, "10.0.0.1", 53), bind(&mut net, "10.0.0.1", 1000));
+    net.stack.udp_connect(tx, end("10.0.0.1", 53)).unwrap();
+    (net, rx, tx)
+}
+
+#[test]
+fn nothing_is_lost_at_a_rate_that_the_receiver_holds() {
+    for (mtu, len) in [(1_500, 64), (1_500, 1_400), (65_535, 1_400), (65_535, 65_507), (1_500, 65_507)] {
+        let (mut net, rx, tx) = loops(config(), mtu);
+        let (mut sent, mut got) = (0u32, 0u32);
+        while sent < 2_000 {
+            let mut payload = vec![7; len];
+            payload[..4].copy_from_slice(&sent.to_be_bytes());
+            match net.stack.udp_send(tx, None, None, &payload) {
+                Ok(()) => sent += 1,
+                Err(UdpError::Full) => {
+                    net.loop_back();
+                    while let Some(d) = net.stack.udp_recv(rx) {
+                        assert_eq!(d.payload[..4], got.to_be_bytes(), "in order, none missing");
+                        got += 1;
+                    }
+                    let told = core::iter::from_fn(|| net.stack.next_event())
+                        .any(|e| matches!(e, Event::Udp { socket, what, .. } if socket == tx && what.has(UdpEvents::WRITABLE)));
+                    assert!(told, "{mtu} {len}: whoever was refused is told of room");
+                }
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+        net.loop_back();
+        got += received(&mut net, rx).len() as u32;
+        assert_eq!((got, net.stack.udp_dropped(rx)), (sent, Some(0)), "{mtu} {len}");
+    }
+}
+
+#[test]
+fn room_is_told_of_when_a_quarter_of_the_queue_is_free() {
+    let (mut net, _, tx) = loops(config(), 1_500);
+    while net.stack.udp_send(tx, None, None, &[0; 1000]).is_ok() {}
+    assert!(net.stack.udp_send_room(tx) < 1000);
+    let writable = |net: &mut Net| {
+        core::iter::from_fn(|| net.stack.next_event())
+            .any(|e| matches!(e, Event::Udp { socket, what, .. } if socket == tx && what.has(UdpEvents::WRITABLE)))
+    };
+    let (mut left, mut turns) = (0, 0);
+    while !writable(&mut net) {
+        net.sink.room = Some(1);
+        net.stack.emit(net.now, &mut net.sink);
+        left += 1;
+        turns += 1;
+        assert!(turns < 1000);
+    }
+    assert!((65..=70).contains(&left), "{left} of 262 datagrams have left");
+    assert_eq!(net.stack.udp_send(tx, None, None, &[0; 1000]), Ok(()));
+}
+
+#[test]
+fn several_datagrams_in_one_send_leave_as_one_where_the_device_cuts_and_one_by_one_where_not() {
+    let data: Vec<u8> = (0..2_500).map(|i| i as u8).collect();
+    for uso in [true, false] {
+        let spec = InterfaceSpec { offloads: Offloads { uso, ..loopback(1_500, 0).offloads }, ..loopback(1_500, 0) };
+        let mut net = Net::new(&[(spec, &["10.0.0.1/24"])]);
+        let (rx, tx) = (bind(&mut net, "10.0.0.1", 53), bind(&mut net, "10.0.0.1", 1000));
+        let how = UdpOut { to: Some(end("10.0.0.1", 53)), segment_size: 1_000, ..UdpOut::default() };
+        net.stack.udp_send_with(tx, &how, &data).unwrap();
+        assert_eq!(net.loop_back(), if uso { 1 } else { 3 });
+        let got: Vec<_> = received(&mut net, rx).into_iter().map(|(_, _, bytes)| bytes).collect();
+        assert_eq!(got, [&data[..1000], &data[1000..2000], &data[2000..]]);
+        assert_eq!(net.stack.counters().udp.datagrams_out, 3);
+        assert_eq!(net.stack.counters().udp.datagrams_in, 3);
+        net.stack.udp_set_gro(rx, true).unwrap();
+        net.stack.udp_send_with(tx, &how, &data).unwrap();
+        net.loop_back();
+        let first = net.stack.udp_recv(rx).map(|d| (d.segment_size, d.payload.len()));
+        assert_eq!(first, Some(if uso { (1_000, 2_500) } else { (0, 1_000) }));
+        let bad = |size| UdpOut { segment_size: size, ..how };
+        assert_eq!(net.stack.udp_send_with(tx, &bad(1_480), &data), Err(UdpError::BadSegmentSize));
+        assert_eq!(net.stack.udp_send_with(tx, &bad(10), &data), Err(UdpError::BadSegmentSize));
+    }
+}
+
+#[test]
+fn datagrams_cut_in_software_go_on_where_a_full_device_stopped_them() {
+    let mut net = Net::tun();
+    let tx = bind(&mut net, "10.0.0.1", 1000);
+    let how = UdpOut { to: Some(end("10.0.0.2", 53)), segment_size: 100, ..UdpOut::default() };
+    let data: Vec<u8> = (0..950).map(|i| i as u8).collect();
+    net.stack.udp_send_with(tx, &how, &data).unwrap();
+    net.sink.room = Some(4);
+    assert!(net.stack.emit(net.now, &mut net.sink));
+    net.sink.room = None;
+    net.stack.emit(net.now, &mut net.sink);
+    let all: Vec<u8> = net.sink.take().iter().flat_map(|p| p[28..].to_vec()).collect();
+    assert_eq!(all, data);
+}
+
+#[test]
+fn what_a_datagram_says_of_itself_holds_for_it_alone() {
+    let mut net = Net::new(&[(raw(1500), &["10.0.0.1/24", "10.0.0.9/24"])]);
+    let tx = bind(&mut net, "0.0.0.0", 1000);
+    net.stack.udp_set_hops(tx, 8, 32).unwrap();
+    let to = Some(end("10.0.0.2", 53));
+    let how = UdpOut { to, from: Some(addr("10.0.0.9")), tos: Some(0x2e), ttl: Some(3), ..UdpOut::default() };
+    net.stack.udp_send_with(tx, &how, b"a").unwrap();
+    net.stack.udp_send_with(tx, &UdpOut { to, ..UdpOut::default() }, b"b").unwrap();
+    let seen: Vec<_> = net
+        .emit()
+        .iter()
+        .map(|p| {
+            let ip = ipv4::check(p, true).unwrap();
+            (ip.src(), ip.tos(), ip.ttl())
+        })
+        .collect();
+    assert_eq!(seen, [(addr("10.0.0.9"), 0x2e, 3), (addr("10.0.0.1"), 8, 32)]);
+}
+
+#[test]
+fn a_socket_without_its_peer_hears_everybody_again() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "0.0.0.0", 2000);
+    net.stack.udp_connect(socket, end("10.0.0.2", 1000)).unwrap();
+    assert_eq!(net.stack.udp_local(socket), Some(end("10.0.0.1", 2000)));
+    let stranger = udp_packet(("10.0.0.3", 1000), ("10.0.0.1", 2000), b"hello");
+    assert_eq!(net.ingest(&stranger), Some(Drop::UdpPortClosed));
+    net.stack.udp_disconnect(socket).unwrap();
+    assert_eq!((net.stack.udp_local(socket), net.stack.udp_remote(socket)), (Some(end("0.0.0.0", 2000)), None));
+    assert_eq!(net.ingest(&stranger), None);
+    assert_eq!(received(&mut net, socket).len(), 1);
+    assert_eq!(net.stack.udp_disconnect(socket), Ok(()));
+}
+
+#[test]
+fn one_full_interface_does_not_hold_up_the_sockets_of_another() {
+    let mut net = Net::new(&[(raw(1500), &["10.0.0.1/24"]), (raw(1500), &["10.1.0.1/24"])]);
+    let (a, b) = (bind(&mut net, "10.0.0.1", 1), bind(&mut net, "10.1.0.1", 1));
+    net.stack.udp_send(a, end("10.0.0.2", 1), None, b"stays").unwrap();
+    net.stack.udp_send(b, end("10.1.0.2", 1), None, b"goes").unwrap();
+    net.sink.full = Some(clearway_pkt::Iface(0));
+    assert!(net.stack.emit(net.now, &mut net.sink));
+    assert_eq!(net.sink.take().len(), 1);
+    net.sink.full = None;
+    net.stack.emit(net.now, &mut net.sink);
+    assert_eq!(net.sink.take().len(), 1);
+}
+
+#[test]
+fn who_sends_where_nothing_leads_is_told_at_once() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "10.0.0.1", 1);
+    assert_eq!(net.stack.udp_send(socket, end("192.0.2.1", 1), None, b"x"), Err(UdpError::NoRoute));
+    net.stack.udp_send(socket, end("10.0.0.2", 1), None, b"x").unwrap();
+    net.stack.set_up(clearway_pkt::Iface(0), false);
+    assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 1), None, b"x"), Err(UdpError::NoRoute));
+}

@@ -83,6 +83,9 @@ impl Core {
         let rx = RingRx::new(4096, 1024, receive);
         let tx = RingTx::new(4096, 1024, send);
         let mut stack = Stack::new(config, rx, tx);
+        let pool = Pool::new(64, 65_536);
+        let spare = pool.clone();
+        stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
         let spec = InterfaceSpec { link: Link::Raw, mtu: net.mtu, offloads: Offloads::default(), table: Table(0) };
         let iface = stack.add_interface(spec).expect("a new stack takes an interface");
         stack.set_up(iface, true);
@@ -93,7 +96,7 @@ impl Core {
         stack.add_route(Table(0), all, NextHop::Interface(iface)).expect("a new stack takes a route");
         Core {
             stack,
-            pool: Pool::new(64, 65_536),
+            pool,
             now: BEGIN,
             sink: Collected::default(),
             sockets: Sockets::new(net),
@@ -281,6 +284,25 @@ fn info_of(info: &TcpInfo) -> Info {
         ("tcpi_snd_cwnd", i64::from(info.cwnd / mss)),
         ("tcpi_snd_ssthresh", ssthresh),
         ("tcpi_reordering", i64::from(info.reordering)),
+        ("tcpi_retrans", segments(info.retransmitted)),
+        ("tcpi_probes", i64::from(info.probes)),
+        ("tcpi_ato", info.ato.as_micros() as i64),
+        ("tcpi_pmtu", i64::from(info.path_mtu)),
+        ("tcpi_rcv_space", i64::from(info.rcv_space)),
+        ("tcpi_last_data_sent", info.last_data_sent.as_millis() as i64),
+        ("tcpi_last_data_recv", info.last_data_received.as_millis() as i64),
+        ("tcpi_last_ack_recv", info.last_ack_received.as_millis() as i64),
+        ("tcpi_data_segs_in", i64::from(info.data_segs_in)),
+        ("tcpi_data_segs_out", i64::from(info.data_segs_out)),
+        ("tcpi_delivered", i64::from(info.delivered)),
+        ("tcpi_delivery_rate", info.delivery_rate as i64),
+        ("tcpi_delivery_rate_app_limited", i64::from(info.delivery_rate_app_limited)),
+        ("tcpi_busy_time", info.busy.as_micros() as i64),
+        ("tcpi_rwnd_limited", info.rwnd_limited.as_micros() as i64),
+        ("tcpi_sndbuf_limited", info.sndbuf_limited.as_micros() as i64),
+        ("tcpi_dsack_dups", i64::from(info.dsack_dups)),
+        ("tcpi_reord_seen", i64::from(info.reord_seen)),
+        ("tcpi_rcv_ooopack", i64::from(info.rcv_ooo_segs)),
         ("tcpi_total_retrans", i64::from(info.total_retransmits)),
         ("tcpi_segs_in", i64::from(info.segs_in)),
         ("tcpi_segs_out", i64::from(info.segs_out)),

@@ -197,3 +197,29 @@ fn one_loss_in_a_bulk_transfer_needs_no_timeout() {
         assert_eq!((t.retransmit_timeouts, t.fast_recoveries, t.retransmitted_segs), (0, 1, 1), "sack {sack}");
     }
 }
+
+#[test]
+fn a_segment_over_several_holes_fills_them_all() {
+    for copies in [true, false] {
+        let mut b = Bench::accepted_sack(1000, 60_000);
+        if copies {
+            b.net.stack.set_buffer_maker(std::boxed::Box::new(|bytes| Some(crate::testing::TestBuf(bytes.to_vec()))));
+        }
+        let data = pattern(3000);
+        let part = |from: usize, to: usize| data[from - 1..to - 1].to_vec();
+        for (from, to) in [(1001, 1501), (2001, 2501), (501, 3001)] {
+            assert_eq!(b.inject(ACK, from as u32, 1, 60_000, &part(from, to)), None);
+        }
+        // Without buffers to copy into only the first piece is kept.
+        let seen = b.out();
+        let blocks = seen.last().unwrap().seg.opts.sack.as_slice().to_vec();
+        assert_eq!(blocks.iter().any(|(l, r)| (*l, *r) == (b.peer_iss + 501, b.peer_iss + 3001)), copies, "{blocks:?}");
+        b.inject(ACK, 1, 1, 60_000, &part(1, 501));
+        if !copies {
+            b.inject(ACK, 1501, 1, 60_000, &part(1501, 3001));
+            b.inject(ACK, 2501, 1, 60_000, &part(2501, 3001));
+        }
+        assert_eq!(b.read_all(), data);
+        assert_eq!(b.info().unread, 0);
+    }
+}

@@ -522,6 +522,7 @@ fn udp_errno(error: UdpError) -> Errno {
         UdpError::BadAddress => Errno::NOT_AVAILABLE,
         UdpError::NoRoute => Errno::NET_UNREACHABLE,
         UdpError::TooLong => Errno::TOO_LONG,
+        UdpError::BadSegmentSize => Errno::INVALID,
         UdpError::Full => Errno::AGAIN,
         UdpError::Stale | UdpError::TooMany => Errno::NO_MEMORY,
     }

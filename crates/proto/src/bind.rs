@@ -1,0 +1,167 @@
+//! Reservations of TCP ports: what `bind` gives before anybody listens or connects, and who may have the same port beside another.
+//!
+//! The rules are those of Linux (`inet_csk_get_port`), but that connections, TIME-WAIT among them, never stand in the way of a bind: the flow table
+//! tells them from a listener by themselves.
+
+use core::hash::Hasher;
+
+use clearway_base::{FlowMap, Handle, Instant, Rng, Slab};
+use clearway_wire::{Addr, Endpoint};
+use siphasher::sip::SipHasher13;
+
+use crate::error::{BindError, ConnectError, ListenError};
+use crate::stack::{BindId, ConnId, ListenerId, Stack, Table};
+use crate::store::Env;
+use crate::tcp::{ConnectSpec, ListenSpec};
+
+/// A port to be reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BindSpec {
+    /// The routing table whose addresses are meant.
+    pub table: Table,
+    /// An address of ours or the wildcard of its family; port 0 has one chosen.
+    pub local: Endpoint,
+    /// With the IPv6 wildcard: leave IPv4 to others.
+    pub v6_only: bool,
+    /// May stand beside others that say the same, as long as none of them listens (SO_REUSEADDR).
+    pub reuse_address: bool,
+    /// May stand beside others that say the same, listening or not (SO_REUSEPORT). Connections are shared out among those that listen.
+    pub reuse_port: bool,
+}
+
+struct Bound {
+    spec: BindSpec,
+    listening: bool,
+}
+
+impl Bound {
+    /// Whether the two cannot both be.
+    fn conflicts(&self, other: &BindSpec) -> bool {
+        let both = |get: fn(&BindSpec) -> bool| get(&self.spec) && get(other);
+        let shares_address = both(|s| s.reuse_address) && !self.listening;
+        overlap(&self.spec, other) && !shares_address && !both(|s| s.reuse_port)
+    }
+}
+
+/// Whether some packet could be for both.
+fn overlap(a: &BindSpec, b: &BindSpec) -> bool {
+    let covers = |wide: &BindSpec, narrow: &Addr| match wide.local.addr {
+        Addr::ANY_V4 => narrow.is_v4(),
+        Addr::ANY_V6 => narrow.is_v6() || !wide.v6_only,
+        addr => addr == *narrow,
+    };
+    a.table == b.table && a.local.port == b.local.port && (covers(a, &b.local.addr) || covers(b, &a.local.addr))
+}
+
+/// All reservations.
+pub(crate) struct Binds {
+    slab: Slab<Bound>,
+    /// By table and port.
+    map: FlowMap,
+    key: (u64, u64),
+}
+
+impl Binds {
+    /// Room for `capacity` reservations, hashed under `key`.
+    pub(crate) fn new(capacity: u32, key: (u64, u64)) -> Binds {
+        Binds { slab: Slab::new(capacity), map: FlowMap::new(capacity), key }
+    }
+
+    fn hash(&self, table: Table, port: u16) -> u64 {
+        let mut h = SipHasher13::new_with_keys(self.key.0, self.key.1);
+        h.write_u32(u32::from(table.0) << 16 | u32::from(port));
+        h.finish()
+    }
+
+    /// Whether a reservation, other than that of `but`, keeps somebody else from `spec`.
+    pub(crate) fn is_taken(&self, spec: &BindSpec, but: Option<BindId>) -> bool {
+        if self.slab.is_empty() {
+            return false;
+        }
+        let but = but.map(|id| id.index());
+        let conflicts = |index| self.slab.by_index(index).is_some_and(|b| b.conflicts(spec));
+        self.map.find(self.hash(spec.table, spec.local.port), |index| Some(index) != but && conflicts(index)).is_some()
+    }
+
+    fn insert(&mut self, spec: BindSpec) -> Option<BindId> {
+        let hash = self.hash(spec.table, spec.local.port);
+        let handle = self.slab.insert(Bound { spec, listening: false })?;
+        if self.map.insert(hash, handle.index()).is_err() {
+            self.slab.remove(handle);
+            return None;
+        }
+        BindId::from_bits(handle.to_bits())
+    }
+
+    fn handle(id: BindId) -> Option<Handle<Bound>> {
+        Handle::from_bits(id.to_bits())
+    }
+
+    pub(crate) fn spec(&self, id: BindId) -> Option<BindSpec> {
+        Some(self.slab.get(Self::handle(id)?)?.spec)
+    }
+
+    pub(crate) fn set_listening(&mut self, id: BindId, listening: bool) {
+        if let Some(bound) = Self::handle(id).and_then(|handle| self.slab.get_mut(handle)) {
+            bound.listening = listening;
+        }
+    }
+
+    fn remove(&mut self, id: BindId) {
+        let Some(bound) = Self::handle(id).and_then(|handle| self.slab.remove(handle)) else { return };
+        self.map.remove(self.hash(bound.spec.table, bound.spec.local.port), |index| index == id.index());
+    }
+}
+
+impl<E: Env> Stack<E> {
+    /// Reserves a port for somebody who will listen or connect. Whoever binds, listens or connects without it keeps off.
+    pub fn bind(&mut self, spec: BindSpec) -> Result<BindId, BindError> {
+        let addr = spec.local.addr;
+        if !addr.is_unspecified() && !self.ip.is_ours(spec.table, &addr) {
+            return Err(BindError::BadAddress);
+        }
+        let mut spec = spec;
+        if spec.local.port == 0 {
+            // A port that was not asked for by number is shared with nobody, as Linux prefers it too.
+            let alone = BindSpec { reuse_address: false, reuse_port: false, ..spec };
+            let mut rng: Rng = self.ip.rng.fork();
+            let free = |port| self.tcp.port_is_free(&BindSpec { local: Endpoint::new(addr, port), ..alone });
+            spec.local.port = self.tcp.ports_from(&mut rng).find(|port| free(*port)).ok_or(BindError::NoPorts)?;
+        } else if !self.tcp.port_is_free(&spec) {
+            return Err(BindError::InUse);
+        }
+        self.tcp.binds.insert(spec).ok_or(BindError::TooMany)
+    }
+
+    /// Gives a reservation back. A listener or a connection that was made with it stays.
+    pub fn unbind(&mut self, bind: BindId) {
+        self.tcp.binds.remove(bind);
+    }
+
+    /// What was reserved, with the port that was chosen.
+    pub fn bound_local(&self, bind: BindId) -> Option<Endpoint> {
+        self.tcp.binds.spec(bind).map(|spec| spec.local)
+    }
+
+    /// As [`Stack::listen`], on a reserved port: table, address, port and `v6_only` are the reservation's, whatever `spec` says.
+    pub fn listen_bound(&mut self, bind: BindId, spec: ListenSpec) -> Result<ListenerId, ListenError> {
+        let bound = self.tcp.binds.spec(bind).ok_or(ListenError::NoReservation)?;
+        let spec = ListenSpec { table: bound.table, local: bound.local, v6_only: bound.v6_only, ..spec };
+        self.tcp.listen(spec, Some(bind))
+    }
+
+    /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.
+    pub fn connect_bound(&mut self, now: Instant, bind: BindId, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+        let bound = self.tcp.binds.spec(bind).ok_or(ConnectError::NoReservation)?;
+        let mut local = bound.local;
+        if local.addr == Addr::ANY_V6 && !bound.v6_only && spec.remote.addr.is_v4() {
+            local.addr = Addr::ANY_V4;
+        }
+        let spec = ConnectSpec { table: bound.table, local: Some(local), ..spec };
+        let (tcp, mut cx) = self.split();
+        tcp.connect(now, &mut cx, spec, Some(bind))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+extern crate std;
+
+use std::collections::BTreeSet;
+use std::vec::Vec;
+
+use super::*;
+use crate::testing::*;
+use crate::{ConnOptions, Event, State};
+
+fn net() -> Net {
+    Net::new(&[(loopback(1_500, 0), &["10.0.0.1/24", "10.0.0.2/24", "2001:db8::1/64"])])
+}
+
+fn at(local: &str, port: u16) -> BindSpec {
+    let local = Endpoint::new(addr(local), port);
+    BindSpec { table: Table(0), local, v6_only: false, reuse_address: false, reuse_port: false }
+}
+
+fn listening(local: &str, port: u16) -> ListenSpec {
+    let local = Endpoint::new(addr(local), port);
+    ListenSpec { table: Table(0), local, v6_only: false, backlog: 8, token: 5, options: ConnOptions::default() }
+}
+
+fn to(remote: &str, port: u16) -> ConnectSpec {
+    let remote = Endpoint::new(addr(remote), port);
+    ConnectSpec { table: Table(0), local: None, remote, token: 6, options: ConnOptions::default() }
+}
+
+#[test]
+fn two_reservations_of_one_port_conflict_where_their_addresses_overlap() {
+    let cases = [
+        ("10.0.0.1", "10.0.0.1", true),
+        ("10.0.0.1", "10.0.0.2", false),
+        ("0.0.0.0", "10.0.0.2", true),
+        ("10.0.0.2", "0.0.0.0", true),
+        ("::", "10.0.0.2", true),
+        ("10.0.0.2", "::", true),
+        ("::", "0.0.0.0", true),
+        ("2001:db8::1", "0.0.0.0", false),
+        ("2001:db8::1", "::", true),
+    ];
+    for (first, second, conflict) in cases {
+        let mut net = net();
+        let held = net.stack.bind(at(first, 80)).unwrap();
+        let result = net.stack.bind(at(second, 80));
+        assert_eq!(result.err(), conflict.then_some(BindError::InUse), "{first} {second}");
+        assert!(net.stack.bind(at(second, 81)).is_ok());
+        net.stack.unbind(held);
+        assert_eq!(net.stack.bind(at(second, 80)).is_ok(), conflict, "{first} {second}");
+    }
+    let mut net = net();
+    net.stack.bind(BindSpec { v6_only: true, ..at("::", 80) }).unwrap();
+    assert!(net.stack.bind(at("0.0.0.0", 80)).is_ok());
+    assert_eq!(net.stack.bind(at("10.9.9.9", 80)), Err(BindError::BadAddress));
+}
+
+#[test]
+fn reuse_of_the_address_is_for_those_who_do_not_listen() {
+    let mut net = net();
+    let reuse = BindSpec { reuse_address: true, ..at("10.0.0.1", 80) };
+    let first = net.stack.bind(reuse).unwrap();
+    let second = net.stack.bind(reuse).unwrap();
+    assert_eq!(net.stack.bind(at("10.0.0.1", 80)), Err(BindError::InUse), "both must say it");
+    let listener = net.stack.listen_bound(first, listening("10.0.0.1", 80)).unwrap();
+    assert_eq!(net.stack.listen_bound(second, listening("10.0.0.1", 80)), Err(ListenError::InUse));
+    assert_eq!(net.stack.bind(reuse), Err(BindError::InUse));
+    net.stack.unlisten(listener);
+    assert!(net.stack.listen_bound(second, listening("10.0.0.1", 80)).is_ok());
+}
+
+#[test]
+fn those_who_share_a_port_share_its_connections() {
+    let mut net = net();
+    let share = BindSpec { reuse_port: true, ..at("10.0.0.1", 80) };
+    let listeners: Vec<_> = (0..3)
+        .map(|_| {
+            let bind = net.stack.bind(share).unwrap();
+            net.stack.listen_bound(bind, listening("10.0.0.1", 80)).unwrap()
+        })
+        .collect();
+    assert_eq!(net.stack.listen(listening("10.0.0.1", 80)), Err(ListenError::InUse));
+    let connect = |net: &mut Net, n: usize| {
+        for _ in 0..n {
+            net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap();
+        }
+        net.loop_back();
+    };
+    let pending = |net: &Net| net.stack.listeners().map(|l| l.pending).collect::<Vec<_>>();
+    connect(&mut net, 6);
+    assert_eq!(pending(&net), [2, 2, 2]);
+    // Who is gone gets no more, whichever place he had.
+    for gone in [listeners[0], listeners[2]] {
+        net.stack.unlisten(gone);
+        net.loop_back();
+        connect(&mut net, 2);
+    }
+    assert_eq!(pending(&net).iter().sum::<u32>(), pending(&net)[0]);
+    net.stack.unlisten(listeners[1]);
+    assert!(net.stack.listen(listening("10.0.0.1", 81)).is_ok());
+    let refused = net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap();
+    net.loop_back();
+    assert_eq!(net.stack.state(refused), State::Closed);
+}
+
+#[test]
+fn a_connection_leaves_from_the_port_that_was_reserved() {
+    let mut net = net();
+    let listener = net.stack.listen(listening("10.0.0.2", 80)).unwrap();
+    let bind = net.stack.bind(at("0.0.0.0", 4000)).unwrap();
+    let conn = net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)).unwrap();
+    net.loop_back();
+    let server = net.stack.accept(listener).unwrap();
+    assert_eq!(net.stack.remote(server).map(|e| e.port), Some(4000));
+    assert_eq!(net.stack.local(conn).map(|e| e.port), Some(4000));
+    assert_eq!(net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)), Err(ConnectError::InUse));
+    net.stack.unbind(bind);
+    assert_eq!(net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)), Err(ConnectError::NoReservation));
+    assert_eq!(net.stack.state(conn), State::Established);
+}
+
+#[test]
+fn others_keep_off_a_reserved_port() {
+    let mut net = net();
+    net.stack.bind(at("10.0.0.1", 80)).unwrap();
+    assert_eq!(net.stack.listen(listening("10.0.0.1", 80)), Err(ListenError::InUse));
+    assert_eq!(net.stack.listen(listening("0.0.0.0", 80)), Err(ListenError::InUse));
+    let local = Some(Endpoint::new(addr("10.0.0.1"), 80));
+    let spec = ConnectSpec { local, ..to("10.0.0.2", 9) };
+    assert_eq!(net.stack.connect(net.now, spec), Err(ConnectError::InUse));
+    // And a reservation keeps off a listener that has none.
+    net.stack.listen(listening("0.0.0.0", 81)).unwrap();
+    assert_eq!(net.stack.bind(at("10.0.0.1", 81)), Err(BindError::InUse));
+    assert_eq!(net.stack.bind(at("::", 81)), Err(BindError::InUse));
+}
+
+#[test]
+fn port_0_takes_each_free_port_once() {
+    let mut config = config();
+    config.tcp.ephemeral_ports = (40_000, 40_009);
+    let mut net = Net::with(config, &[(loopback(1_500, 0), &["10.0.0.1/24"])]);
+    net.stack.listen(listening("10.0.0.1", 40_003)).unwrap();
+    let mut ports = BTreeSet::new();
+    while let Ok(bind) = net.stack.bind(BindSpec { reuse_address: true, ..at("10.0.0.1", 0) }) {
+        ports.insert(net.stack.bound_local(bind).unwrap().port);
+    }
+    assert_eq!(ports.len(), 9);
+    assert_eq!(net.stack.bind(at("10.0.0.1", 0)), Err(BindError::NoPorts));
+    // The choice of a connection keeps off them too.
+    assert_eq!(net.stack.connect(net.now, to("10.0.0.1", 80)), Err(ConnectError::NoPorts));
+    assert_eq!(net.stack.listen(listening("10.0.0.1", 0)), Err(ListenError::NoPorts));
+}
+
+#[test]
+fn urgent_data_out_of_the_stream_is_refused() {
+    let mut net = net();
+    let options = ConnOptions { urgent_inline: false, ..ConnOptions::default() };
+    let listen = ListenSpec { options, ..listening("10.0.0.1", 80) };
+    assert_eq!(net.stack.listen(listen), Err(ListenError::NotSupported));
+    let connect = ConnectSpec { options, ..to("10.0.0.1", 80) };
+    assert_eq!(net.stack.connect(net.now, connect), Err(ConnectError::NotSupported));
+    assert_eq!(net.stack.next_event(), None::<Event>);
+}

@@ -1,0 +1,150 @@
+//! What a stack holds, for whoever shows it and for owners of stores: these verbs may walk tables, and none is for the packet path.
+
+use clearway_wire::Endpoint;
+
+use crate::stack::{ConnId, ListenerId, Stack, Table, UdpId};
+use crate::store::{Env, RxStore, TxStore};
+use crate::tcp::State;
+
+/// What a connection keeps in the two stores.
+pub type Queues<'a, E> =
+    (&'a <<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, &'a <<E as Env>::Tx as TxStore>::Queue);
+
+/// As [`Queues`], to be changed.
+pub type QueuesMut<'a, E> =
+    (&'a mut <<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, &'a mut <<E as Env>::Tx as TxStore>::Queue);
+
+/// Who a connection belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// An owner, who gave it this word.
+    Owner(u64),
+    /// Nobody yet: it waits to be accepted from this listener.
+    Listener(ListenerId),
+    /// Nobody any more: it was closed, and waits for the peer.
+    Nobody,
+}
+
+/// A connection at one glance; [`Stack::info`] says more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnSummary {
+    /// Its name, which only the owner's verbs take while there is an owner.
+    pub conn: ConnId,
+    /// The routing table of its packets.
+    pub table: Table,
+    /// Our side.
+    pub local: Endpoint,
+    /// The peer's side.
+    pub remote: Endpoint,
+    /// Its state.
+    pub state: State,
+    /// Whose it is.
+    pub holder: Holder,
+}
+
+/// A listener at one glance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListenerSummary {
+    /// Its name.
+    pub listener: ListenerId,
+    /// The routing table whose interfaces it listens on.
+    pub table: Table,
+    /// Address and port.
+    pub local: Endpoint,
+    /// The owner's word.
+    pub token: u64,
+    /// Handshakes in progress, and again finished ones that wait, at most.
+    pub backlog: u32,
+    /// Handshakes in progress.
+    pub half_open: u32,
+    /// Finished handshakes that wait to be accepted.
+    pub pending: u32,
+}
+
+/// A UDP socket at one glance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UdpSummary {
+    /// Its name.
+    pub socket: UdpId,
+    /// The routing table of its packets.
+    pub table: Table,
+    /// Our side.
+    pub local: Endpoint,
+    /// The peer of a connected socket.
+    pub remote: Option<Endpoint>,
+    /// The owner's word.
+    pub token: u64,
+    /// Received datagrams that wait for the owner.
+    pub unread: u32,
+    /// Datagrams that wait to be sent.
+    pub unsent: u32,
+    /// Received datagrams that found the queue full.
+    pub dropped: u64,
+}
+
+/// How many of each thing there are; [`crate::Limits`] says how many there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Population {
+    /// Connections from SYN-SENT to LAST-ACK, and those that are over and not closed by their owners.
+    pub connections: u32,
+    /// Handshakes that strangers began.
+    pub half_open: u32,
+    /// Connections in TIME-WAIT.
+    pub time_wait: u32,
+    /// Connections whose owner is gone.
+    pub orphans: u32,
+    /// Listeners.
+    pub listeners: u32,
+    /// UDP sockets.
+    pub udp_sockets: u32,
+}
+
+impl<E: Env> Stack<E> {
+    /// Both stores, for what only the owner knows how to do with them. What a queue of theirs holds in sequence space is the stack's to say.
+    pub fn stores(&mut self) -> (&mut E::Rx, &mut E::Tx) {
+        self.tcp.stores_mut()
+    }
+
+    /// Both stores, to be looked at.
+    pub fn stores_ref(&self) -> (&E::Rx, &E::Tx) {
+        self.tcp.stores()
+    }
+
+    /// What a connection keeps in the two stores; None when the handle names none.
+    pub fn queues(&self, conn: ConnId) -> Option<Queues<'_, E>> {
+        self.tcp.owned(conn).map(|c| (&c.rx, &c.tx))
+    }
+
+    /// As [`Stack::queues`], to be changed.
+    pub fn queues_mut(&mut self, conn: ConnId) -> Option<QueuesMut<'_, E>> {
+        self.tcp.owned_mut(conn).map(|c| (&mut c.rx, &mut c.tx))
+    }
+
+    /// The names of all connections that have an owner.
+    pub fn conn_ids(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.connections().filter(|c| matches!(c.holder, Holder::Owner(_))).map(|c| c.conn)
+    }
+
+    /// Every connection, whoever has it. Handshakes of strangers and TIME-WAIT are only counted, in [`Stack::population`].
+    pub fn connections(&self) -> impl Iterator<Item = ConnSummary> + '_ {
+        self.tcp.summaries()
+    }
+
+    /// Every listener.
+    pub fn listeners(&self) -> impl Iterator<Item = ListenerSummary> + '_ {
+        self.tcp.listeners.summaries()
+    }
+
+    /// Every UDP socket.
+    pub fn udp_sockets(&self) -> impl Iterator<Item = UdpSummary> + '_ {
+        self.udp.summaries()
+    }
+
+    /// How many of each thing there are.
+    pub fn population(&self) -> Population {
+        Population { udp_sockets: self.udp.len(), ..self.tcp.population() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

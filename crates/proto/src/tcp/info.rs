@@ -1,0 +1,99 @@
+//! What a connection tells of itself.
+
+use clearway_base::Duration;
+
+use super::conn::{Conn, Marks};
+use super::loss::DUP_THRESH;
+use super::recovery;
+use super::state::State;
+use super::{Phase, Tcp, TcpInfo};
+use crate::config::Config;
+use crate::stack::ConnId;
+use crate::store::{Env, RxStore};
+
+impl<E: Env> Tcp<E> {
+    pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
+        let (c, p, now) = (self.owned(id)?, &self.pools, self.now);
+        let board = c.sack.get(&p.boards);
+        let scaled = |shift| c.marks.has(Marks::SCALE).then_some(shift);
+        let mss = u32::from(c.mss);
+        let trouble = c.suffered(p);
+        let (rwnd_limited, sndbuf_limited) = c.limited_times(now, p);
+        let is_open = c.state != State::SynSent;
+        let unread = p.rx.unread(&c.rx);
+        let probing = c.marks.any(Marks::PERSIST.with(Marks::PROBING));
+        Some(TcpInfo {
+            state: c.state,
+            rtt: c.rtt.srtt().unwrap_or_default(),
+            rttvar: c.rtt.rttvar(),
+            min_rtt: c.rtt.min().unwrap_or_default(),
+            rto: c.rtt.rto(&config.tcp),
+            ato: config.tcp.delayed_ack,
+            backoff: c.rtt.backoff(),
+            cwnd: c.cc.cwnd(),
+            ssthresh: c.cc.ssthresh(),
+            snd_mss: c.mss,
+            rcv_mss: c.rcv_mss,
+            advertised_mss: c.our_mss,
+            path_mtu: c.route.mtu(),
+            snd_wnd: c.snd.wnd,
+            rcv_wnd: if is_open { c.rcv.wnd() } else { 0 },
+            rcv_space: p.rx.room(&c.rx).saturating_add(unread),
+            snd_wscale: scaled(c.snd.shift),
+            rcv_wscale: scaled(c.rcv.shift),
+            timestamps: c.marks.has(Marks::TS),
+            sack: c.marks.has(Marks::SACK),
+            unacked: c.outstanding(),
+            sacked: board.map_or(0, |b| b.bytes()),
+            lost: c.recovery.lost_bytes(c.snd.una, c.snd.nxt, mss, board),
+            retransmitted: c.recovery.again_bytes(c.snd.una, c.snd.nxt, board),
+            unsent: c.unsent(&p.tx),
+            unread,
+            retransmits: if probing { 0 } else { u32::from(c.tries) },
+            probes: if probing { c.tries } else { 0 },
+            total_retransmits: trouble.segs_retransmitted + trouble.syns_retransmitted,
+            bytes_sent: c.bytes_sent_once() + trouble.bytes_retransmitted,
+            bytes_retransmitted: trouble.bytes_retransmitted,
+            bytes_acked: c.bytes_acked(),
+            bytes_received: if is_open { c.bytes_received() } else { 0 },
+            segs_in: c.segs_in,
+            segs_out: c.segs_out,
+            data_segs_in: c.data_segs_in,
+            data_segs_out: c.data_segs_out,
+            delivered: delivered(c, trouble.segs_retransmitted, board.map_or(0, |b| b.bytes())),
+            delivery_rate: c.rate.bytes_per_second(),
+            delivery_rate_app_limited: c.rate.is_app_limited(),
+            busy: Duration::from_millis(u64::from(c.busy_ms)) + waiting(c, now),
+            rwnd_limited,
+            sndbuf_limited,
+            reordering: u32::from(DUP_THRESH),
+            reord_seen: trouble.reord_seen,
+            dsack_dups: trouble.dsack_dups,
+            rcv_ooo_segs: trouble.ooo_segs,
+            last_data_sent: c.times.sent.ago(now),
+            last_data_received: c.data_heard.ago(now),
+            last_ack_received: c.heard.ago(now),
+            congestion: c.cc.kind(),
+            phase: match c.recovery.phase() {
+                recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
+                recovery::Phase::Open => Phase::Open,
+                recovery::Phase::Fast => Phase::Recovery,
+                recovery::Phase::Timeout => Phase::Loss,
+            },
+        })
+    }
+}
+
+/// How long something has been waiting for the peer since it last took something.
+fn waiting<E: Env>(c: &Conn<E>, now: clearway_base::Instant) -> Duration {
+    if c.marks.has(Marks::STUCK) { c.times.stuck_since.ago(now) } else { Duration::ZERO }
+}
+
+/// Segments that the peer has, our SYN counted: every one that left and is neither a repetition nor still on its way.
+fn delivered<E: Env>(c: &Conn<E>, again: u32, sacked: u32) -> u32 {
+    if !c.state.is_synchronized() {
+        return 0;
+    }
+    let waiting = c.outstanding().saturating_sub(sacked).div_ceil(u32::from(c.mss).max(1));
+    (c.data_segs_out + 1).saturating_sub(again).saturating_sub(waiting)
+}

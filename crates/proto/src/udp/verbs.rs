@@ -1,0 +1,208 @@
+//! What owners do to their UDP sockets.
+
+use clearway_wire::{Addr, Endpoint, ipv4, ipv6, udp};
+
+use super::{
+    Arrival, Datagram, Departure, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, MAX_UDP_SEGMENTS, UdpError, UdpOut, UdpSpec,
+    to_handle,
+};
+use crate::Table;
+use crate::error::Unreachable;
+use crate::stack::{Stack, UdpId};
+use crate::store::Env;
+
+impl<E: Env> Stack<E> {
+    /// Binds a socket. Memory for its queues is taken here.
+    pub fn udp_bind(&mut self, spec: UdpSpec) -> Result<UdpId, UdpError> {
+        let any = spec.local.addr.is_unspecified();
+        if !any && !self.ip.is_ours(spec.table, &spec.local.addr) {
+            return Err(UdpError::BadAddress);
+        }
+        self.udp.bind(&spec)
+    }
+
+    /// From now on the socket takes datagrams of this peer only, sends to it when no other is named, and hears of ICMP errors.
+    pub fn udp_connect(&mut self, socket: UdpId, remote: Endpoint) -> Result<(), UdpError> {
+        let handle = to_handle(socket).ok_or(UdpError::Stale)?;
+        let (table, old, was) = {
+            let s = self.udp.sockets.get(handle).ok_or(UdpError::Stale)?;
+            (s.table, s.local, s.remote)
+        };
+        if remote.port == 0 || !self.ip.may_be_peer(table, &remote.addr) {
+            return Err(UdpError::BadAddress);
+        }
+        // Who changes the peer may need another address of his own.
+        let mut local = self.udp.by_id(socket)?.bound;
+        if local.addr.is_unspecified() {
+            local.addr = self.ip.source_for(table, &remote.addr).ok_or(UdpError::NoRoute)?;
+        }
+        if local.addr.is_v4() != remote.addr.is_v4() {
+            return Err(UdpError::BadAddress);
+        }
+        if self.udp.find(table, &local, Some(&remote)).is_some_and(|index| index != handle.index()) {
+            return Err(UdpError::InUse);
+        }
+        let index = handle.index();
+        self.udp.map.remove(self.udp.hash_of(table, &old, was.as_ref()), |value| value == index);
+        let hash = self.udp.hash_of(table, &local, Some(&remote));
+        self.udp.map.insert(hash, index).map_err(|_| UdpError::TooMany)?;
+        self.udp.connected += u32::from(was.is_none());
+        let s = self.udp.by_id(socket)?;
+        (s.local, s.remote) = (local, Some(remote));
+        Ok(())
+    }
+
+    /// The socket has no peer any more: it takes datagrams of everybody again, for the address that it was bound to.
+    pub fn udp_disconnect(&mut self, socket: UdpId) -> Result<(), UdpError> {
+        let index = to_handle(socket).ok_or(UdpError::Stale)?.index();
+        let (table, local, bound, was) = {
+            let s = self.udp.by_id(socket)?;
+            (s.table, s.local, s.bound, s.remote)
+        };
+        if was.is_none() {
+            return Ok(());
+        }
+        if self.udp.find(table, &bound, None).is_some() {
+            return Err(UdpError::InUse);
+        }
+        self.udp.map.remove(self.udp.hash_of(table, &local, was.as_ref()), |value| value == index);
+        self.udp.map.insert(self.udp.hash_of(table, &bound, None), index).map_err(|_| UdpError::TooMany)?;
+        self.udp.connected -= 1;
+        let s = self.udp.by_id(socket)?;
+        (s.local, s.remote, s.error) = (bound, None, None);
+        Ok(())
+    }
+
+    /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`] (UDP_GRO), or one by one.
+    pub fn udp_set_gro(&mut self, socket: UdpId, on: bool) -> Result<(), UdpError> {
+        self.udp.by_id(socket)?.gro = on;
+        Ok(())
+    }
+
+    /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means that [`Stack::udp_send`] would say
+    /// [`UdpError::Full`] of any.
+    pub fn udp_send_room(&self, socket: UdpId) -> u32 {
+        let socket = to_handle(socket).and_then(|handle| self.udp.sockets.get(handle));
+        socket.map_or(0, |s| s.tx.free_bytes() as u32)
+    }
+
+    /// Closes a socket. Datagrams that wait are dropped, both ways.
+    pub fn udp_close(&mut self, socket: UdpId) {
+        let Some(handle) = to_handle(socket) else { return };
+        let Some(s) = self.udp.sockets.get(handle) else { return };
+        let (hash, index) = (self.udp.hash_of(s.table, &s.local, s.remote.as_ref()), handle.index());
+        self.udp.connected -= u32::from(s.remote.is_some());
+        self.udp.map.remove(hash, |value| value == index);
+        self.udp.ready.remove(&mut self.udp.sockets.links(|s| &mut s.ready), index);
+        self.udp.told.remove(&mut self.udp.sockets.links(|s| &mut s.told), index);
+        self.udp.sockets.remove(handle);
+    }
+
+    /// Queues a datagram, which the next `emit` sends. `to`: None means the connected peer. `from`: None means the address that fits best.
+    pub fn udp_send(
+        &mut self,
+        socket: UdpId,
+        to: impl Into<Option<Endpoint>>,
+        from: Option<Addr>,
+        bytes: &[u8],
+    ) -> Result<(), UdpError> {
+        self.udp_send_with(socket, &UdpOut { to: to.into(), from, ..UdpOut::default() }, bytes)
+    }
+
+    /// As [`Stack::udp_send`], with more to say about how it leaves.
+    ///
+    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`UdpEvents::WRITABLE`] follows once a quarter of
+    /// the queue is free.
+    pub fn udp_send_with(&mut self, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
+        let s = self.udp.by_id(socket)?;
+        let (table, local, dual) = (s.table, s.local.addr, s.dual);
+        let to = how.to.or(s.remote).ok_or(UdpError::BadAddress)?;
+        let known = s.way;
+        if to.port == 0 || to.addr.is_unspecified() {
+            return Err(UdpError::BadAddress);
+        }
+        let from = match how.from {
+            Some(from) if !self.ip.is_ours(table, &from) => return Err(UdpError::BadAddress),
+            Some(from) => from,
+            None if !local.is_unspecified() => local,
+            None => self.ip.source_for(table, &to.addr).ok_or(UdpError::NoRoute)?,
+        };
+        let wrong_family = from.is_v4() != to.addr.is_v4() || (local == Addr::ANY_V4 && to.addr.is_v6());
+        if wrong_family || (local == Addr::ANY_V6 && to.addr.is_v4() && !dual) {
+            return Err(UdpError::BadAddress);
+        }
+        let most = if to.addr.is_v4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
+        if bytes.len() > most.min(self.udp.queue_bytes) {
+            return Err(UdpError::TooLong);
+        }
+        let way = (from, to.addr, self.ip.generation());
+        if known != Some(way) {
+            self.ip.hop(table, &from, &to.addr).map_err(|_| UdpError::NoRoute)?;
+        }
+        let segment_size = self.segment_size(table, &from, &to.addr, how.segment_size, bytes.len())?;
+        let s = self.udp.by_id(socket)?;
+        s.way = Some(way);
+        let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(s.ttl));
+        if !s.tx.push(Departure { from, to, tos, ttl, segment_size }, &[bytes]) {
+            s.wants_room = true;
+            return Err(UdpError::Full);
+        }
+        let index = to_handle(socket).ok_or(UdpError::Stale)?.index();
+        self.udp.ready.push_back(&mut self.udp.sockets.links(|s| &mut s.ready), index);
+        Ok(())
+    }
+
+    /// The segment size for `len` bytes, 0 when they are one datagram.
+    fn segment_size(&self, table: Table, from: &Addr, to: &Addr, size: u16, len: usize) -> Result<u16, UdpError> {
+        if size == 0 || len <= usize::from(size) {
+            return Ok(0);
+        }
+        let headers = udp::HEADER_LEN + if to.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let mtu = self.ip.path_mtu(table, from, to).ok_or(UdpError::NoRoute)? as usize;
+        if len.div_ceil(size.into()) > MAX_UDP_SEGMENTS || headers + usize::from(size) > mtu {
+            return Err(UdpError::BadSegmentSize);
+        }
+        Ok(size)
+    }
+
+    /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the stack is used again.
+    pub fn udp_recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {
+        let s = self.udp.by_id(socket).ok()?;
+        let (arrival, payload) = s.rx.pop()?;
+        let Arrival { from, to, tos, ttl, iface, segment_size } = arrival;
+        Some(Datagram { from, to, payload, tos, ttl, iface, segment_size })
+    }
+
+    /// Takes the last error that came back to a connected socket.
+    pub fn udp_error(&mut self, socket: UdpId) -> Option<Unreachable> {
+        self.udp.by_id(socket).ok()?.error.take()
+    }
+
+    /// Sets IPv4 TOS or IPv6 traffic class, and TTL or hop limit, of datagrams sent from now on.
+    pub fn udp_set_hops(&mut self, socket: UdpId, tos: u8, ttl: u8) -> Result<(), UdpError> {
+        let s = self.udp.by_id(socket)?;
+        (s.tos, s.ttl) = (tos, ttl);
+        Ok(())
+    }
+
+    /// Gives a socket its owner's word, which comes with its events.
+    pub fn udp_set_token(&mut self, socket: UdpId, token: u64) -> Result<(), UdpError> {
+        self.udp.by_id(socket)?.token = token;
+        Ok(())
+    }
+
+    /// Our side of a socket.
+    pub fn udp_local(&self, socket: UdpId) -> Option<Endpoint> {
+        self.udp.sockets.get(to_handle(socket)?).map(|s| s.local)
+    }
+
+    /// The peer of a connected socket.
+    pub fn udp_remote(&self, socket: UdpId) -> Option<Endpoint> {
+        self.udp.sockets.get(to_handle(socket)?)?.remote
+    }
+
+    /// Datagrams that a socket's full queue refused.
+    pub fn udp_dropped(&self, socket: UdpId) -> Option<u64> {
+        self.udp.sockets.get(to_handle(socket)?).map(|s| s.dropped)
+    }
+}
