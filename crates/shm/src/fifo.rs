@@ -1,0 +1,335 @@
+//! A FIFO of bytes from one producer to one consumer.
+//!
+//! ```text
+//!            head                     tail
+//!   consumed │ published, not consumed │ free, perhaps written ahead │  limit
+//! ```
+//!
+//! Each end keeps its own position privately and writes it to shared memory for the other. The other's position is read at most once in a call, and
+//! must have moved forward by no more than there was to move: else the call ends with [`Hostile`], nothing changes, and the FIFO can still be used safely.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use crate::Hostile;
+use crate::atomic::Ordering;
+use crate::layout::FifoHead;
+use crate::words::{Bytes, Words};
+
+#[cfg(not(loom))]
+use crate::door::FifoPlace;
+#[cfg(not(loom))]
+use crate::memory::{Segment, ShmError};
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// The smallest FIFO, so that a record of words fits in without special cases.
+pub const MIN_CAPACITY: u32 = 64;
+
+/// The largest FIFO: differences of positions stay far from where they are ambiguous.
+pub const MAX_CAPACITY: u32 = 1 << 30;
+
+/// Where a FIFO lies: its words and its bytes, checked once.
+#[derive(Clone)]
+pub struct FifoMem {
+    pub(crate) head: Words<FifoHead>,
+    pub(crate) bytes: Bytes,
+    capacity: u32,
+    limit: u32,
+}
+
+impl FifoMem {
+    /// The FIFO at `place`, with its words in the segment `head` and its bytes in the segment `data`.
+    #[cfg(not(loom))]
+    pub fn new(
+        head: &std::sync::Arc<Segment>,
+        data: &std::sync::Arc<Segment>,
+        place: &FifoPlace,
+    ) -> Result<FifoMem, ShmError> {
+        let &FifoPlace { capacity, limit, .. } = place;
+        let sizes_fit = capacity.is_power_of_two()
+            && (MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity)
+            && (1..=capacity).contains(&limit);
+        if !sizes_fit {
+            return Err(ShmError::Capacity { capacity, limit });
+        }
+        let bytes = Bytes::new(data, place.data.offset, capacity)?;
+        Ok(FifoMem { head: head.words(place.head.offset)?, bytes, capacity, limit })
+    }
+
+    /// A FIFO of the model checker's.
+    #[cfg(loom)]
+    pub(crate) fn modelled(capacity: u32) -> FifoMem {
+        FifoMem { head: Words::modelled(), bytes: Bytes::modelled(capacity), capacity, limit: capacity }
+    }
+
+    /// Makes the FIFO empty and both positions 0, before either end is used.
+    pub fn clear(&self) {
+        for word in [&self.head.tail, &self.head.kicked, &self.head.head, &self.head.want_room] {
+            word.store(0, Ordering::Release);
+        }
+    }
+
+    /// The FIFO's words.
+    pub fn head(&self) -> &FifoHead {
+        &self.head
+    }
+
+    /// How many bytes may be in it.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+}
+
+/// The end that puts bytes in.
+pub struct Producer {
+    pub(crate) mem: FifoMem,
+    pub(crate) tail: u32,
+    head_seen: u32,
+}
+
+impl Producer {
+    /// The producer of a FIFO that is empty and new.
+    pub fn new(mem: FifoMem) -> Producer {
+        Producer { mem, tail: 0, head_seen: 0 }
+    }
+
+    /// Goes on where the last producer stopped, as the shared memory says. For ends that several threads or processes use, under a lock.
+    pub fn resume(mem: FifoMem) -> Result<Producer, Hostile> {
+        let mut producer = Producer::new(mem);
+        producer.refresh()?;
+        Ok(producer)
+    }
+
+    /// What [`Producer::resume`] does, for a producer that others may have used since.
+    pub fn refresh(&mut self) -> Result<(), Hostile> {
+        let tail = self.mem.head.tail.load(Ordering::Acquire);
+        let head = self.mem.head.head.load(Ordering::Acquire);
+        if tail.wrapping_sub(head) > self.mem.capacity {
+            return Err(Hostile);
+        }
+        (self.tail, self.head_seen) = (tail, head);
+        Ok(())
+    }
+
+    /// The FIFO.
+    pub fn mem(&self) -> &FifoMem {
+        &self.mem
+    }
+
+    /// From now on so many bytes may be in it, at most its capacity. What is already in it stays.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.mem.limit = limit.clamp(1, self.mem.capacity);
+    }
+
+    /// How many bytes were published and not consumed.
+    #[allow(clippy::len_without_is_empty, reason = "it must look at shared memory, which can be wrong")]
+    pub fn len(&mut self) -> Result<u32, Hostile> {
+        self.look()?;
+        Ok(self.used())
+    }
+
+    /// How many bytes may be written.
+    pub fn room(&mut self) -> Result<u32, Hostile> {
+        self.look()?;
+        Ok(self.known_room())
+    }
+
+    /// Copies as many bytes as there is room for, and publishes them.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Hostile> {
+        let len = self.write_ahead(0, bytes)?;
+        self.publish(len);
+        Ok(len as usize)
+    }
+
+    /// Copies as many bytes of `parts` behind each other as there is room for, and publishes them at once.
+    pub fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, Hostile> {
+        let mut written = 0;
+        for part in parts {
+            let len = self.write_ahead(written, part)?;
+            written += len;
+            if (len as usize) < part.len() {
+                break;
+            }
+        }
+        self.publish(written);
+        Ok(written as usize)
+    }
+
+    /// Copies bytes to `at` bytes behind the tail, as many as there is room for, and publishes nothing.
+    pub fn write_ahead(&mut self, at: u32, bytes: &[u8]) -> Result<u32, Hostile> {
+        let wanted = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let room = self.room_for(at.saturating_add(wanted))?.saturating_sub(at);
+        let len = wanted.min(room);
+        self.mem.bytes.write(self.tail.wrapping_add(at), &bytes[..len as usize]);
+        Ok(len)
+    }
+
+    /// The next `len` bytes behind the tail, all of them written ahead, become the consumer's.
+    pub fn publish(&mut self, len: u32) {
+        debug_assert!(len <= self.mem.capacity - self.used(), "only what was written can be published");
+        if len > 0 {
+            self.tail = self.tail.wrapping_add(len);
+            // Release: who sees the position sees the bytes.
+            self.mem.head.tail.store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// After publishing: true when the consumer must be sent a message, because it has looked since the last one.
+    pub fn kick(&self) -> bool {
+        // Both sides exchange this word. Either the consumer's exchange comes later, and sees the bytes that were published before ours, or ours
+        // comes later, and sees its 0.
+        self.mem.head.kicked.swap(1, Ordering::AcqRel) == 0
+    }
+
+    /// Asks to be told of room. [`Producer::room`] must be looked at once more afterwards, before waiting.
+    pub fn ask_room(&self) {
+        // As in `kick`, with the roles exchanged.
+        self.mem.head.want_room.swap(1, Ordering::AcqRel);
+    }
+
+    /// What is known to be free; looks at the consumer's position only when that is less than `wanted`.
+    pub(crate) fn room_for(&mut self, wanted: u32) -> Result<u32, Hostile> {
+        if self.known_room() < wanted {
+            self.look()?;
+        }
+        Ok(self.known_room())
+    }
+
+    fn used(&self) -> u32 {
+        self.tail.wrapping_sub(self.head_seen)
+    }
+
+    fn known_room(&self) -> u32 {
+        self.mem.limit.saturating_sub(self.used())
+    }
+
+    fn look(&mut self) -> Result<(), Hostile> {
+        // Acquire: the consumer's reads of bytes come before ours are written over them.
+        let head = self.mem.head.head.load(Ordering::Acquire);
+        if head.wrapping_sub(self.head_seen) > self.used() {
+            return Err(Hostile);
+        }
+        self.head_seen = head;
+        Ok(())
+    }
+}
+
+/// The end that takes bytes out.
+pub struct Consumer {
+    pub(crate) mem: FifoMem,
+    pub(crate) head: u32,
+    tail_seen: u32,
+}
+
+impl Consumer {
+    /// The consumer of a FIFO that is empty and new.
+    pub fn new(mem: FifoMem) -> Consumer {
+        Consumer { mem, head: 0, tail_seen: 0 }
+    }
+
+    /// Goes on where the last consumer stopped, as the shared memory says. For ends that several threads or processes use, under a lock.
+    pub fn resume(mem: FifoMem) -> Result<Consumer, Hostile> {
+        let mut consumer = Consumer::new(mem);
+        consumer.refresh()?;
+        Ok(consumer)
+    }
+
+    /// What [`Consumer::resume`] does, for a consumer that others may have used since.
+    pub fn refresh(&mut self) -> Result<(), Hostile> {
+        let head = self.mem.head.head.load(Ordering::Acquire);
+        let tail = self.mem.head.tail.load(Ordering::Acquire);
+        if tail.wrapping_sub(head) > self.mem.capacity {
+            return Err(Hostile);
+        }
+        (self.head, self.tail_seen) = (head, tail);
+        Ok(())
+    }
+
+    /// The FIFO.
+    pub fn mem(&self) -> &FifoMem {
+        &self.mem
+    }
+
+    /// How many bytes can be read.
+    #[allow(clippy::len_without_is_empty, reason = "it must look at shared memory, which can be wrong")]
+    pub fn len(&mut self) -> Result<u32, Hostile> {
+        self.look()?;
+        Ok(self.known_len())
+    }
+
+    /// Copies bytes from `at` bytes behind the head, as many as there are, and consumes nothing.
+    pub fn peek(&mut self, at: u32, out: &mut [u8]) -> Result<usize, Hostile> {
+        let wanted = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        let there = self.len_for(at.saturating_add(wanted))?.saturating_sub(at);
+        let len = wanted.min(there) as usize;
+        self.mem.bytes.read(self.head.wrapping_add(at), &mut out[..len]);
+        Ok(len)
+    }
+
+    /// Gives up the first `len` bytes, or all when there are less.
+    pub fn consume(&mut self, len: u32) {
+        let len = len.min(self.known_len());
+        if len > 0 {
+            self.head = self.head.wrapping_add(len);
+            // Release: our reads come before the producer writes over the bytes.
+            self.mem.head.head.store(self.head, Ordering::Release);
+        }
+    }
+
+    /// Copies as many bytes as there are, and consumes them.
+    pub fn read(&mut self, out: &mut [u8]) -> Result<usize, Hostile> {
+        let len = self.peek(0, out)?;
+        self.consume(len as u32);
+        Ok(len)
+    }
+
+    /// Fills `parts` one after the other with as many bytes as there are, and consumes them at once.
+    pub fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> Result<usize, Hostile> {
+        let mut read = 0;
+        for part in parts {
+            let len = self.peek(read, part)?;
+            read += len as u32;
+            if len < part.len() {
+                break;
+            }
+        }
+        self.consume(read);
+        Ok(read as usize)
+    }
+
+    /// From now on the producer sends a message again when it publishes. [`Consumer::len`] must be looked at afterwards.
+    pub fn attend(&self) {
+        self.mem.head.kicked.swap(0, Ordering::AcqRel);
+    }
+
+    /// After consuming: true when at least so many bytes are free and the producer must be sent a message, because it asked for one.
+    pub fn room_wanted(&self, at_least_free: u32) -> bool {
+        let free = self.mem.limit.saturating_sub(self.known_len());
+        free >= at_least_free && self.mem.head.want_room.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// What is known to be there; looks at the producer's position only when that is less than `wanted`.
+    pub(crate) fn len_for(&mut self, wanted: u32) -> Result<u32, Hostile> {
+        if self.known_len() < wanted {
+            self.look()?;
+        }
+        Ok(self.known_len())
+    }
+
+    fn known_len(&self) -> u32 {
+        self.tail_seen.wrapping_sub(self.head)
+    }
+
+    fn look(&mut self) -> Result<(), Hostile> {
+        // Acquire: who sees the position sees the bytes.
+        let tail = self.mem.head.tail.load(Ordering::Acquire);
+        let grown = tail.wrapping_sub(self.tail_seen);
+        // In this order there is no overflow: what is known is at most the capacity.
+        if grown > self.mem.capacity - self.known_len() {
+            return Err(Hostile);
+        }
+        self.tail_seen = tail;
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! How shared memory is laid out. Everything that both sides touch is a little-endian atomic word at an offset that is asserted here.
+//!
+//! Three kinds of memory are shared:
+//!
+//! - the *house page*: one per host, which programs can only read;
+//! - a *lane*: one per process, with the rings between it and each worker;
+//! - *segments*: some per program, with the words and FIFOs of its sessions. All processes of a program share them.
+//!
+//! Every byte of these words belongs to an atomic, the reserved ones too: a reference to them promises nothing about what the other side leaves alone.
+//! Whatever a program can write, the host reads once, checks, and distrusts; positions that matter to it are its own copies.
+
+#[cfg(not(loom))]
+use std::mem::offset_of;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::atomic::{AtomicU32, AtomicU64, Reserved};
+
+/// The first word of every shared memory: "CLWY".
+pub const MAGIC: u32 = 0x5957_4c43;
+
+/// The house page.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct HouseHead {
+    /// [`MAGIC`].
+    pub magic: AtomicU32,
+    /// [`crate::door::VERSION`].
+    pub version: AtomicU32,
+    /// Which start of the host this is.
+    pub boot: AtomicU64,
+    /// How many workers there are.
+    pub workers: AtomicU32,
+    /// Moves on whenever an address or a route changes.
+    pub routes: AtomicU32,
+    reserved: [Reserved; 10],
+}
+
+/// Follows the house head, once for each worker, each on a cache line of its own.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct WorkerWord {
+    /// 1 while the worker sleeps, or is about to: who puts a message into a ring then rings its bell.
+    pub sleeps: AtomicU32,
+    reserved: [Reserved; 15],
+}
+
+/// The beginning of a lane. The rings follow, where [`crate::door::RingPlaces`] says.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct LaneHead {
+    /// [`MAGIC`].
+    pub magic: AtomicU32,
+    /// [`crate::door::VERSION`].
+    pub version: AtomicU32,
+    /// The process's number.
+    pub process: AtomicU32,
+    reserved: [Reserved; 13],
+    /// Written by the process: how many of its threads sleep, or are about to. While it is not 0, a worker that left events rings the process's bell.
+    pub sleepers: AtomicU32,
+    reserved2: [Reserved; 15],
+    /// Written by the host: an event ring was full, so events were lost; the process looks at all its sessions and stores 0.
+    pub overflow: AtomicU32,
+    reserved3: [Reserved; 15],
+}
+
+/// A ring's words; its slots follow.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct RingHead {
+    /// Messages ever put in; the producer's.
+    pub tail: AtomicU32,
+    reserved: [Reserved; 15],
+    /// Messages ever taken out; the consumer's.
+    pub head: AtomicU32,
+    reserved2: [Reserved; 15],
+}
+
+/// A message in a ring.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Message {
+    /// The session.
+    pub session: u64,
+    /// What: one of [`request`] towards the host, of [`event`] towards the process.
+    pub what: u32,
+    /// More about it.
+    pub aux: u32,
+}
+
+/// What a process puts into a ring.
+pub mod request {
+    /// The transmit FIFO has new bytes (its `kicked` was 0).
+    pub const WROTE: u32 = 1;
+    /// The receive FIFO has room again (its `want_room` was 1).
+    pub const CONSUMED: u32 = 2;
+    /// Our side ends behind what is in the transmit FIFO (SHUT_WR).
+    pub const SHUT_WRITE: u32 = 3;
+    /// The program reads no more (SHUT_RD).
+    pub const SHUT_READ: u32 = 4;
+    /// The last bytes of the transmit FIFO are urgent up to and with the last one; `aux` bytes (MSG_OOB).
+    pub const URGENT: u32 = 5;
+}
+
+/// What a worker puts into a ring: marks to look, not facts. The facts are in the session's words and FIFOs.
+pub mod event {
+    /// The receive FIFO has bytes or records, or its end was reached.
+    pub const READABLE: u32 = 1;
+    /// The transmit FIFO has room again.
+    pub const WRITABLE: u32 = 2;
+    /// The session's state or error changed.
+    pub const STATE: u32 = 4;
+}
+
+/// A FIFO's words. Positions count bytes since the beginning, modulo 2^32; `tail - head` bytes are in it.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct FifoHead {
+    /// Where the producer goes on; the producer's.
+    pub tail: AtomicU32,
+    /// The producer told the consumer that there are bytes, and the consumer has not looked since. The consumer stores 0 before it looks;
+    /// the producer exchanges it for 1 after it has published, and sends a message when it was 0.
+    pub kicked: AtomicU32,
+    reserved: [Reserved; 14],
+    /// Where the consumer goes on; the consumer's.
+    pub head: AtomicU32,
+    /// The producer waits for room. The producer stores 1 and then looks once more; the consumer, when enough is free, exchanges it for 0,
+    /// and sends a message when it was 1.
+    pub want_room: AtomicU32,
+    reserved2: [Reserved; 14],
+}
+
+/// The words of a session. The first line is the host's, the second the processes'.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct SessionHead {
+    /// Bits of [`state`].
+    pub state: AtomicU32,
+    /// The last error: a counter above, the errno in the low 16 bits. What a process has not seen is SO_ERROR.
+    pub error: AtomicU32,
+    /// Datagrams that found the receive FIFO full.
+    pub rx_drops: AtomicU32,
+    /// Bytes sent and not acknowledged (SIOCOUTQ is this and what is in the transmit FIFO behind it).
+    pub unacked: AtomicU32,
+    /// How many bytes before the byte behind the urgent mark, counted from the beginning, modulo 2^32; valid with [`state::URGENT`].
+    pub urgent: AtomicU32,
+    reserved: [Reserved; 11],
+    /// The value of `error` that a process took last.
+    pub error_seen: AtomicU32,
+    /// Bits of [`flags`].
+    pub flags: AtomicU32,
+    /// SO_RCVTIMEO and SO_SNDTIMEO in microseconds; 0: none.
+    pub receive_timeout: AtomicU64,
+    /// See `receive_timeout`.
+    pub send_timeout: AtomicU64,
+    /// Held by the thread that reads; see [`crate::lock`].
+    pub rx_lock: AtomicU32,
+    /// Held by the thread that writes.
+    pub tx_lock: AtomicU32,
+    reserved2: [Reserved; 8],
+}
+
+/// Bits of a session's state. Bits are only ever added, but for those that say otherwise.
+pub mod state {
+    /// A handshake goes on. Taken back when it ends.
+    pub const CONNECTING: u32 = 1;
+    /// The handshake is done.
+    pub const CONNECTED: u32 = 2;
+    /// Listening.
+    pub const LISTENING: u32 = 4;
+    /// Nothing comes behind what is in the receive FIFO. Set after the last byte was published.
+    pub const PEER_CLOSED: u32 = 8;
+    /// The connection failed; `error` says why. Nothing more can be sent.
+    pub const FAILED: u32 = 16;
+    /// Both sides are done.
+    pub const CLOSED: u32 = 32;
+    /// There is urgent data ahead. Taken back when it was passed.
+    pub const URGENT: u32 = 64;
+    /// The address is bound.
+    pub const BOUND: u32 = 128;
+}
+
+/// Bits of a session that all processes share, as the open file description of Linux does.
+pub mod flags {
+    /// O_NONBLOCK.
+    pub const NONBLOCK: u32 = 1;
+    /// This side was shut down for writing.
+    pub const SHUT_WRITE: u32 = 2;
+    /// This side was shut down for reading.
+    pub const SHUT_READ: u32 = 4;
+    /// SO_RXQ_OVFL.
+    pub const RXQ_OVFL: u32 = 8;
+    /// IP_PKTINFO or IPV6_RECVPKTINFO.
+    pub const PKTINFO: u32 = 16;
+    /// IP_RECVTOS or IPV6_RECVTCLASS.
+    pub const RECVTOS: u32 = 32;
+    /// IP_RECVTTL or IPV6_RECVHOPLIMIT.
+    pub const RECVTTL: u32 = 64;
+    /// UDP_GRO.
+    pub const UDP_GRO: u32 = 128;
+}
+
+/// What a listener's receive FIFO holds, one for each connection that waits to be accepted.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct AcceptRecord {
+    /// The session, to be claimed.
+    pub session: u64,
+    reserved: u64,
+}
+
+impl AcceptRecord {
+    /// The record of a session.
+    pub const fn new(session: u64) -> AcceptRecord {
+        AcceptRecord { session, reserved: 0 }
+    }
+}
+
+/// Stands before each datagram in a FIFO. `len` bytes follow, and then so many that the next record begins at a multiple of 8.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct DatagramHead {
+    /// Payload bytes.
+    pub len: u32,
+    /// The peer's port, in host order.
+    pub port: u16,
+    /// When not 0: the payload is several datagrams of this size each, the last perhaps shorter (UDP_SEGMENT, UDP_GRO).
+    pub segment_size: u16,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub tos: u8,
+    /// TTL or hop limit. To send: 0 for the socket's own.
+    pub ttl: u8,
+    /// 4 or 6: the family of the addresses. To send: 0 for the connected peer.
+    pub family: u8,
+    reserved: u8,
+    /// The interface.
+    pub iface: u32,
+    /// Who sent it, or shall get it. IPv4 in the first four bytes.
+    pub peer: [u8; 16],
+    /// The address of ours that it came to, or shall come from; all zero: the stack chooses.
+    pub local: [u8; 16],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(offset_of!(HouseHead, boot) == 8 && offset_of!(HouseHead, workers) == 16 && size_of::<HouseHead>() == 64);
+    assert!(size_of::<WorkerWord>() == 64);
+    assert!(
+        offset_of!(LaneHead, sleepers) == 64 && offset_of!(LaneHead, overflow) == 128 && size_of::<LaneHead>() == 192
+    );
+    assert!(offset_of!(RingHead, head) == 64 && size_of::<RingHead>() == 128);
+    assert!(size_of::<Message>() == 16);
+    assert!(offset_of!(FifoHead, kicked) == 4 && offset_of!(FifoHead, head) == 64 && size_of::<FifoHead>() == 128);
+    assert!(offset_of!(SessionHead, error_seen) == 64 && size_of::<SessionHead>() == 128);
+    assert!(offset_of!(SessionHead, receive_timeout) == 72 && offset_of!(SessionHead, rx_lock) == 88);
+    assert!(size_of::<AcceptRecord>() == 16 && size_of::<DatagramHead>() == 48);
+};

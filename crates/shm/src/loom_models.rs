@@ -1,0 +1,241 @@
+//! What two sides of shared memory may do to each other in time, in all orders that the memory model allows. Run as `docs/shm.md` says.
+
+use loom::model;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
+use loom::thread;
+
+use crate::fifo::{Consumer, FifoMem, Producer};
+use crate::layout::{AcceptRecord, Message, request};
+use crate::ring::{self, RingConsumer, RingProducer};
+use crate::sleep;
+
+fn fifo(capacity: u32) -> (Producer, Consumer) {
+    let mem = FifoMem::modelled(capacity);
+    (Producer::new(mem.clone()), Consumer::new(mem))
+}
+
+fn message(aux: u32) -> Message {
+    Message { session: 7, what: request::WROTE, aux }
+}
+
+#[test]
+fn bytes_arrive_in_order_and_are_not_touched_by_both_at_once() {
+    model(|| {
+        let (mut producer, mut consumer) = fifo(2);
+        let writer = thread::spawn(move || {
+            let mut rest: &[u8] = &[1, 2, 3];
+            while !rest.is_empty() {
+                match producer.write(rest).unwrap() {
+                    0 => thread::yield_now(),
+                    written => rest = &rest[written..],
+                }
+            }
+        });
+        let mut received = Vec::new();
+        while received.len() < 3 {
+            let mut out = [0; 3];
+            match consumer.read(&mut out).unwrap() {
+                0 => thread::yield_now(),
+                read => received.extend_from_slice(&out[..read]),
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(received, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn bytes_written_ahead_are_nobodys_before_they_are_published() {
+    model(|| {
+        let (mut producer, mut consumer) = fifo(4);
+        let writer = thread::spawn(move || {
+            producer.write_ahead(1, &[2, 3]).unwrap();
+            producer.write_ahead(0, &[1]).unwrap();
+            producer.publish(3);
+        });
+        let mut out = [0; 4];
+        let read = consumer.read(&mut out).unwrap();
+        assert!(out[..read] == [1, 2, 3] || read == 0);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn records_are_seen_whole_or_not_at_all() {
+    model(|| {
+        let (mut producer, mut consumer) = fifo(16);
+        let writer = thread::spawn(move || {
+            assert!(producer.push_accept(AcceptRecord::new(1)).unwrap());
+            while !producer.push_accept(AcceptRecord::new(2)).unwrap() {
+                thread::yield_now();
+            }
+        });
+        for expected in 1..=2 {
+            let record = loop {
+                match consumer.pop_accept().unwrap() {
+                    None => thread::yield_now(),
+                    Some(record) => break record,
+                }
+            };
+            assert_eq!(record, AcceptRecord::new(expected));
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn messages_arrive_in_order() {
+    model(|| {
+        let (mut producer, mut consumer) = ring::modelled(2);
+        let writer = thread::spawn(move || {
+            for number in 0..3 {
+                while producer.push(message(number)).is_err() {
+                    thread::yield_now();
+                }
+            }
+        });
+        for number in 0..3 {
+            let received = loop {
+                match consumer.pop().unwrap() {
+                    None => thread::yield_now(),
+                    Some(received) => break received,
+                }
+            };
+            assert_eq!(received, message(number));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Bytes are published while the consumer attends: it sees them, or it gets a message.
+#[test]
+fn no_byte_is_published_without_being_seen_or_announced() {
+    model(|| {
+        let (mut producer, mut consumer) = fifo(4);
+        // A message is under way.
+        producer.write(&[1]).unwrap();
+        assert!(producer.kick());
+        let writer = thread::spawn(move || {
+            producer.write(&[2]).unwrap();
+            producer.kick()
+        });
+        consumer.attend();
+        let seen = consumer.len().unwrap();
+        let announced = writer.join().unwrap();
+        assert!(seen == 2 || announced, "a byte that nobody will look at");
+    });
+}
+
+/// Room is made while the producer asks for it: it sees the room, or it gets a message.
+#[test]
+fn no_room_is_made_without_being_seen_or_announced() {
+    model(|| {
+        let (mut producer, mut consumer) = fifo(2);
+        producer.write(&[1, 2]).unwrap();
+        let writer = thread::spawn(move || {
+            producer.ask_room();
+            producer.room().unwrap()
+        });
+        assert_eq!(consumer.read(&mut [0; 2]), Ok(2));
+        let announced = consumer.room_wanted(1);
+        let seen = writer.join().unwrap();
+        assert!(seen == 2 || announced, "room that nobody will use");
+    });
+}
+
+/// A message is left while somebody goes to sleep: it is seen before, or the bell is rung.
+#[test]
+fn no_message_is_slept_over() {
+    model(|| {
+        let (mut producer, consumer) = ring::modelled(2);
+        let sleeps = Arc::new(AtomicU32::new(0));
+        let word = sleeps.clone();
+        let writer = thread::spawn(move || {
+            producer.push(message(1)).unwrap();
+            sleep::is_asleep(&word)
+        });
+        sleep::about_to_sleep(&sleeps);
+        let seen = !consumer.is_empty();
+        let rung = writer.join().unwrap();
+        assert!(seen || rung, "a message that nobody wakes up for");
+    });
+}
+
+/// Two threads of a process go to sleep at once: a bell that is rung for one of them is rung.
+#[test]
+fn a_sleeper_that_wakes_does_not_hide_another() {
+    model(|| {
+        let (mut producer, consumer) = ring::modelled(2);
+        let sleeps = Arc::new(AtomicU32::new(0));
+        let word = sleeps.clone();
+        let other = thread::spawn(move || {
+            sleep::about_to_sleep(&word);
+            sleep::awake(&word);
+        });
+        let word = sleeps.clone();
+        let writer = thread::spawn(move || {
+            producer.push(message(1)).unwrap();
+            sleep::is_asleep(&word)
+        });
+        sleep::about_to_sleep(&sleeps);
+        let seen = !consumer.is_empty();
+        let rung = writer.join().unwrap();
+        other.join().unwrap();
+        assert!(seen || rung, "a message that nobody wakes up for");
+    });
+}
+
+/// The whole way of a byte: FIFO, kick, ring, bell. The worker sleeps whenever it sees nothing; loom finds a sleep that nobody ends.
+#[test]
+fn a_worker_that_sleeps_gets_every_byte() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let (mut producer, mut consumer) = fifo(4);
+        let (mut requests, mut worker_requests) = ring::modelled(2);
+        let sleeps = Arc::new(AtomicU32::new(0));
+        let word = sleeps.clone();
+        let worker = thread::spawn(move || {
+            let mut bytes = 0;
+            while bytes < 2 {
+                bytes += drain(&mut worker_requests, &mut consumer);
+                sleep::about_to_sleep(&word);
+                if bytes < 2 && worker_requests.is_empty() {
+                    thread::park();
+                }
+                sleep::all_awake(&word);
+            }
+        });
+        for byte in 0..2 {
+            send(&mut producer, &mut requests, byte, &sleeps, &worker);
+        }
+        worker.join().unwrap();
+    });
+}
+
+fn send(
+    producer: &mut Producer,
+    requests: &mut RingProducer,
+    byte: u8,
+    sleeps: &AtomicU32,
+    worker: &thread::JoinHandle<()>,
+) {
+    assert_eq!(producer.write(&[byte]), Ok(1));
+    if producer.kick() {
+        requests.push(message(0)).unwrap();
+        if sleep::is_asleep(sleeps) {
+            worker.thread().unpark();
+        }
+    }
+}
+
+fn drain(requests: &mut RingConsumer, consumer: &mut Consumer) -> usize {
+    let mut bytes = 0;
+    while requests.pop().unwrap().is_some() {
+        consumer.attend();
+        let _ = consumer.len().unwrap();
+        bytes += consumer.read(&mut [0; 4]).unwrap();
+    }
+    bytes
+}

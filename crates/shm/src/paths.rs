@@ -1,0 +1,50 @@
+//! Where a host and its programs find each other in the file system.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+mod tests;
+
+/// The environment's word for the host's door.
+pub const SOCKET_VARIABLE: &str = "CLEARWAY_SOCKET";
+
+/// The host's door in the runtime folder.
+const DOOR: &str = "host.sock";
+
+/// The folder, beside the host's door, with a door for each namespace.
+const NAMESPACE_DOORS: &str = "app_ns_sockets";
+
+/// The host's door: what `CLEARWAY_SOCKET` says, or [`default_door`].
+pub fn door() -> PathBuf {
+    match std::env::var_os(SOCKET_VARIABLE) {
+        Some(path) if !path.is_empty() => path.into(),
+        _ => default_door(),
+    }
+}
+
+/// The door of a host that was told nothing: `host.sock` in this user's runtime folder.
+pub fn default_door() -> PathBuf {
+    let uid = rustix::process::geteuid().as_raw();
+    runtime_folder(uid, std::env::var_os("XDG_RUNTIME_DIR")).join(DOOR)
+}
+
+/// The door of a namespace of the host whose own door is `door`.
+pub fn namespace_door(door: &Path, namespace: &str) -> PathBuf {
+    namespace_doors(door).join(namespace)
+}
+
+/// The folder with the doors of the namespaces of the host whose own door is `door`.
+pub fn namespace_doors(door: &Path) -> PathBuf {
+    door.parent().unwrap_or(Path::new("")).join(NAMESPACE_DOORS)
+}
+
+/// Root's is the system's. Who has a session has a folder of its own; who has none shares `/tmp` with others, and the host must see to it that the
+/// folder there is its user's own.
+fn runtime_folder(uid: u32, session: Option<OsString>) -> PathBuf {
+    match session {
+        _ if uid == 0 => "/run/clearway".into(),
+        Some(session) if !session.is_empty() => Path::new(&session).join("clearway"),
+        _ => format!("/tmp/clearway-{uid}").into(),
+    }
+}

@@ -1,0 +1,23 @@
+use super::*;
+
+#[test]
+fn root_is_the_system() {
+    assert_eq!(runtime_folder(0, Some("/run/user/0".into())), Path::new("/run/clearway"));
+}
+
+#[test]
+fn a_session_has_a_folder() {
+    assert_eq!(runtime_folder(1000, Some("/run/user/1000".into())), Path::new("/run/user/1000/clearway"));
+}
+
+#[test]
+fn without_a_session_the_user_has_a_folder_in_tmp() {
+    assert_eq!(runtime_folder(1000, None), Path::new("/tmp/clearway-1000"));
+    assert_eq!(runtime_folder(1000, Some("".into())), Path::new("/tmp/clearway-1000"));
+}
+
+#[test]
+fn the_doors_of_namespaces_stand_beside_the_hosts() {
+    let door = Path::new("/run/clearway/host.sock");
+    assert_eq!(namespace_door(door, "server"), Path::new("/run/clearway/app_ns_sockets/server"));
+}

@@ -1,0 +1,204 @@
+//! The attach socket, and lifelines.
+//!
+//! One packet is one message of at most [`MAX_MESSAGE`] bytes, with at most [`MAX_DESCRIPTORS`] descriptors. What does not keep to that ends the
+//! conversation; descriptors that came along are closed.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::door::MAX_MESSAGE;
+
+#[cfg(test)]
+mod tests;
+
+/// The most descriptors beside a message; Linux itself takes no more (`SCM_MAX_FD`).
+pub const MAX_DESCRIPTORS: usize = 253;
+
+/// Connections that wait to be let in.
+const BACKLOG: i32 = 128;
+
+/// What ends a conversation, but for [`DoorError::Io`] with [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::Interrupted`].
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    /// The kernel said no.
+    #[error("the attach socket failed")]
+    Io(#[from] io::Error),
+    /// Longer than any message.
+    #[error("a message of more than {MAX_MESSAGE} bytes")]
+    TooLong,
+    /// It does not decode, or something follows it.
+    #[error("a message that means nothing")]
+    Garbage,
+    /// More than this message may bring.
+    #[error("more descriptors than the message may bring")]
+    TooManyDescriptors,
+}
+
+impl From<Errno> for DoorError {
+    fn from(errno: Errno) -> DoorError {
+        DoorError::Io(errno.into())
+    }
+}
+
+/// Sends a message with descriptors. [`io::ErrorKind::WouldBlock`] on a socket that does not block: the peer does not read.
+pub fn send(fd: BorrowedFd<'_>, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut buffer = [0; MAX_MESSAGE];
+    let invalid = |error: postcard::Error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    let message = postcard::to_slice(message, &mut buffer).map_err(invalid)?;
+    if descriptors.len() > MAX_DESCRIPTORS {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
+        debug_assert!(fits, "the space was made for the most there can be");
+    }
+    rustix::net::sendmsg(fd, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a message with at most `most` descriptors. None: the peer is gone.
+pub fn recv<T: DeserializeOwned>(fd: BorrowedFd<'_>, most: usize) -> Result<Option<(T, Vec<OwnedFd>)>, DoorError> {
+    // One byte more than a message may have, so that a longer one shows.
+    let mut buffer = [0; MAX_MESSAGE + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    // Without a place for them, the kernel does not even open the descriptors.
+    let mut control = if most == 0 { RecvAncillaryBuffer::default() } else { RecvAncillaryBuffer::new(&mut space) };
+    let parts = &mut [IoSliceMut::new(&mut buffer)];
+    let received = rustix::net::recvmsg(fd, parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+    let received = match received {
+        Err(Errno::CONNRESET) => return Ok(None),
+        received => received?,
+    };
+    // Taken into our hands first: what is dropped from here on is closed.
+    let descriptors = take(&mut control);
+    if received.bytes > MAX_MESSAGE || received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(DoorError::TooLong);
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > most {
+        return Err(DoorError::TooManyDescriptors);
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    match postcard::take_from_bytes(&buffer[..received.bytes]) {
+        Ok((message, [])) => Ok(Some((message, descriptors))),
+        _ => Err(DoorError::Garbage),
+    }
+}
+
+fn take(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
+        }
+    }
+    descriptors
+}
+
+/// `SO_PASSRIGHTS`, since Linux 6.16; the same number wherever Linux uses its generic socket options.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Lets nobody send descriptors to this socket, so that none has to be closed here. Closing another's descriptor may take as long as that one likes:
+/// a TCP socket lingers, a file of a FUSE daemon is flushed.
+///
+/// Older kernels cannot; there [`recv`] at least does not take descriptors out that are not wanted.
+pub(crate) fn refuse_descriptors(fd: BorrowedFd<'_>) {
+    let (off, len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+    let option = (&raw const off).cast();
+    // SAFETY: the pointer is to an `int`, and its length is given.
+    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, option, len) };
+}
+
+/// A pair of sockets: a session's lifeline. The first end is the host's and does not block.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    refuse_descriptors(ours.as_fd());
+    Ok((ours, theirs))
+}
+
+/// Listens at `path`, without blocking; `mode` is who may connect. Nobody can send descriptors to the sockets that it accepts. A socket that nobody listens at any more is replaced;
+/// [`io::ErrorKind::AddrInUse`] says that somebody does.
+pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    refuse_descriptors(fd.as_fd());
+    // Linux gives the file the mode of the socket, less the umask. So there is no moment at which others may connect.
+    rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(mode))?;
+    match rustix::net::bind(&fd, &address) {
+        Err(Errno::ADDRINUSE) if is_stale(path, &address) => {
+            rustix::fs::unlink(path)?;
+            rustix::net::bind(&fd, &address)?;
+        }
+        bound => bound?,
+    }
+    // The umask may have taken away more than was wanted.
+    rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(mode))?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Whether there is a socket that nobody listens at. Any other file refuses connections too, and is not ours to remove.
+fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
+    let socket_file = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+    if !rustix::fs::lstat(path).is_ok_and(socket_file) {
+        return false;
+    }
+    let Ok(fd) = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return false };
+    rustix::net::connect(&fd, address) == Err(Errno::CONNREFUSED)
+}
+
+/// The next connection of a listener, which does not block either.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    Ok(rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+}
+
+/// Connects to a host. The socket blocks.
+pub fn connect(path: &Path) -> io::Result<OwnedFd> {
+    let fd = socket(SocketFlags::CLOEXEC)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+    Ok(fd)
+}
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Credentials {
+    /// The process that connected. 0 when it cannot be named in our PID namespace.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// Who connected, as the kernel saw it then.
+pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
+    // Not by rustix, whose type for it has no process 0.
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (option, value) = (libc::SO_PEERCRED, (&raw mut peer).cast());
+    // SAFETY: the pointers are to a `ucred` and to its length.
+    let done = unsafe { libc::getsockopt(fd.as_fd().as_raw_fd(), libc::SOL_SOCKET, option, value, &raw mut len) };
+    match done {
+        0 => Ok(Credentials { pid: peer.pid as u32, uid: peer.uid, gid: peer.gid }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,145 @@
+//! Words and bytes in a mapped segment.
+
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::layout::{FifoHead, HouseHead, LaneHead, RingHead, SessionHead, WorkerWord};
+use crate::memory::{Segment, ShmError};
+
+/// A type that may lie in memory which others write.
+///
+/// # Safety
+/// Every byte of the type belongs to an atomic, and any value of the bytes is a value of the type.
+pub unsafe trait Shared {}
+
+// SAFETY: atomics only, without padding; the assertions in `layout` add the sizes up.
+unsafe impl Shared for HouseHead {}
+// SAFETY: as above.
+unsafe impl Shared for WorkerWord {}
+// SAFETY: as above.
+unsafe impl Shared for LaneHead {}
+// SAFETY: as above.
+unsafe impl Shared for RingHead {}
+// SAFETY: as above.
+unsafe impl Shared for FifoHead {}
+// SAFETY: as above.
+unsafe impl Shared for SessionHead {}
+
+/// Words of the type `T` somewhere in a segment, which lives as long as they are used.
+pub struct Words<T> {
+    words: NonNull<T>,
+    memory: Arc<Segment>,
+}
+
+// SAFETY: gives out `&T` only, and `T` is made of atomics.
+unsafe impl<T: Shared> Send for Words<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Words<T> {}
+
+impl<T: Shared> Words<T> {
+    pub(crate) fn new(memory: &Arc<Segment>, offset: u32) -> Result<Words<T>, ShmError> {
+        let words = memory.at(offset, size_of::<T>(), align_of::<T>())?.cast();
+        Ok(Words { words, memory: memory.clone() })
+    }
+}
+
+impl<T> Clone for Words<T> {
+    fn clone(&self) -> Words<T> {
+        Words { words: self.words, memory: self.memory.clone() }
+    }
+}
+
+impl<T: Shared> Deref for Words<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `Segment::at` checked bounds and alignment, `memory` keeps it mapped, and any bytes are a `T` of atomics.
+        unsafe { self.words.as_ref() }
+    }
+}
+
+/// Bytes in a segment, used in a circle: position `p` lies at `p % capacity`. The capacity is a power of two, at least 8.
+#[derive(Clone)]
+pub(crate) struct Bytes {
+    base: NonNull<u8>,
+    mask: u32,
+    _memory: Arc<Segment>,
+}
+
+// SAFETY: the memory is shared with other processes anyway; everything below copies through raw pointers and never keeps a reference.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    pub(crate) fn new(memory: &Arc<Segment>, offset: u32, capacity: u32) -> Result<Bytes, ShmError> {
+        let base = memory.at(offset, capacity as usize, align_of::<u64>())?;
+        Ok(Bytes { base, mask: capacity - 1, _memory: memory.clone() })
+    }
+
+    /// How many of `len` bytes at `position` lie before the end of the memory, and where they begin.
+    fn split(&self, position: u32, len: usize) -> (NonNull<u8>, usize) {
+        assert!(len <= self.mask as usize + 1, "more than the memory holds");
+        let start = (position & self.mask) as usize;
+        let first = len.min(self.mask as usize + 1 - start);
+        // SAFETY: `start` is below the capacity.
+        (unsafe { self.base.add(start) }, first)
+    }
+
+    /// Copies `source` to `position`.
+    pub(crate) fn write(&self, position: u32, source: &[u8]) {
+        let (start, first) = self.split(position, source.len());
+        let (front, back) = source.split_at(first);
+        // SAFETY: `split` keeps both parts inside the memory, the second one at its beginning; private memory does not overlap it.
+        unsafe {
+            copy(front.as_ptr(), start.as_ptr(), front.len());
+            if !back.is_empty() {
+                copy(back.as_ptr(), self.base.as_ptr(), back.len());
+            }
+        }
+    }
+
+    /// Copies from `position` to `out`.
+    pub(crate) fn read(&self, position: u32, out: &mut [u8]) {
+        let (start, first) = self.split(position, out.len());
+        let (front, back) = out.split_at_mut(first);
+        // SAFETY: as in `write`.
+        unsafe {
+            copy(start.as_ptr(), front.as_mut_ptr(), front.len());
+            if !back.is_empty() {
+                copy(self.base.as_ptr(), back.as_mut_ptr(), back.len());
+            }
+        }
+    }
+
+    fn word(&self, position: u32) -> &AtomicU64 {
+        let start = (position & self.mask & !7) as usize;
+        // SAFETY: a multiple of 8 below a capacity that is one too; `new` checked the alignment; the reference is to an atomic.
+        unsafe { self.base.add(start).cast().as_ref() }
+    }
+
+    /// Stores a word at `position`, a multiple of 8.
+    pub(crate) fn write_word(&self, position: u32, word: u64) {
+        self.word(position).store(word, Ordering::Relaxed);
+    }
+
+    /// The word at `position`, read exactly once: what is decided by it is decided by one value.
+    pub(crate) fn read_word(&self, position: u32) -> u64 {
+        self.word(position).load(Ordering::Relaxed)
+    }
+}
+
+/// A plain copy into or out of memory that another process may write meanwhile.
+///
+/// Other processes are outside of what the compiler reasons about, as devices are. What a race can do is mix old and new bytes in the copy, and those
+/// who copy bear any bytes. Not inlined: the compiler cannot then read the source a second time in place of the copy, so what was checked is what is used.
+///
+/// # Safety
+/// As [`ptr::copy_nonoverlapping`].
+#[inline(never)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's.
+    unsafe { ptr::copy_nonoverlapping(from, to, len) }
+}
