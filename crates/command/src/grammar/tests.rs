@@ -1,0 +1,239 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{NoNames, complete, help};
+
+fn command(line: &str) -> Command {
+    match parse(line) {
+        Ok(line) => line.command,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The lines of the published guides to TCP termination and to UDP tests with iperf3.
+#[test]
+fn every_line_of_the_guides_is_a_command() {
+    for line in [
+        "create loopback interface",
+        "set interface state loop0 up",
+        "ip table add 1",
+        "set interface ip table loop0 1",
+        "set interface ip address loop0 172.16.1.1/24",
+        "app ns add id server secret 1234 if loop0",
+        "app ns add id client secret 5678 if loop1",
+        "ip route add 172.16.1.1/32 table 2 via lookup in table 1",
+        "ip route add 172.16.2.1/32 table 1 via lookup in table 2",
+        "show session verbose",
+        "set interface state eth0 up",
+        "set interface ip address eth0 172.16.3.1/24",
+        "set interface ip address dpdk0 10.170.7.169/24 ",
+        "set interface mac address dpdk0 02:00:00:00:00:01",
+        "set interface mtu packet 9000 dpdk0",
+        "set interface mtu ip4 9000 dpdk0",
+        "set interface mtu ip6 9000 dpdk0",
+        "set interface mtu mpls 9000 dpdk0",
+        "set interface rx-mode dpdk0 queue 0 polling",
+        "set interface rx-mode dpdk0 interrupt",
+        "set interface rx-mode dpdk0 adaptive",
+        "show interface rx-placement",
+        "set interface rx-placement dpdk0 queue 1 worker 0",
+        "ip route add 10.170.6.0/24 via 10.170.7.254",
+        "set interface promiscuous on dpdk0",
+        "set interface state local0 up",
+        "set interface ip address loop0 127.0.0.1/8",
+        "show dpdk buffer",
+        "show dpdk physmem",
+        "show dpdk version",
+        "test dpdk buffer allocate 1024",
+        "test dpdk buffer",
+        "test dpdk buffer free 1024",
+        "show version",
+        "show plugins",
+        "pcap trace status",
+        "pcap trace tx max 35 intfc dpdk0 file dpdk0.pcap",
+        "pcap trace off",
+        "show interface",
+        "show interface address",
+        "create tap id 0 host-if-name vpp-tap",
+    ] {
+        assert_ne!(command(line), Command::Nothing, "{line}");
+    }
+}
+
+#[test]
+fn a_route_into_another_table_has_both_tables() {
+    let Command::Route { prefix, table, via, add } =
+        command("ip route add 172.16.1.1/32 table 2 via lookup in table 1")
+    else {
+        panic!()
+    };
+    assert_eq!((prefix.to_string().as_str(), table, via, add), ("172.16.1.1/32", 2, Some(RouteVia::Lookup(1)), true));
+}
+
+#[test]
+fn arguments_in_any_order_and_words_in_short() {
+    let a = command("app ns add id server secret 1234 if loop0");
+    let b = command("app ns add id server if loop0 secret 1234");
+    assert_eq!(a, b);
+    assert_eq!(command("sh int addr"), command("show interface address"));
+    assert_eq!(command("show ip neighbor"), command("show ip neighbors"));
+    assert_eq!(command("set int st loop0 u"), command("set interface state loop0 up"));
+}
+
+#[test]
+fn quotes_make_an_argument_of_a_word() {
+    assert_eq!(
+        command("show interface \"address\""),
+        Command::Show(Show::Interface { interface: Some("address".into()) })
+    );
+}
+
+#[test]
+fn a_capture_has_its_directions_and_its_filter() {
+    let Command::PcapTrace(trace) =
+        command("pcap trace rx drop max 10 intfc any file /tmp/a.pcap net 10.0.0.0/8 proto tcp port 80-90")
+    else {
+        panic!()
+    };
+    assert!(trace.rx && trace.drop && !trace.tx);
+    assert_eq!((trace.max, trace.interface, trace.protocol), (Some(10), None, Some(6)));
+    assert_eq!(trace.ports, Some(PortRange { first: 80, last: 90 }));
+}
+
+#[test]
+fn words_that_do_not_go_together_are_refused_where_they_stand() {
+    for (line, at) in [
+        ("set interface mac address e0 01:00:00:00:00:00", "01:00:00:00:00:00"),
+        ("ip route add 10.0.0.0/8 via fe80::1", "fe80::1"),
+        ("ip route add 10.0.0.0/8 table 1 via lookup in table 1", "1"),
+        ("ip table del 0", "0"),
+        ("acl add deny proto icmp dport 80", "icmp"),
+        ("acl add deny src 10.0.0.0/8 dst ::/0", "::/0"),
+    ] {
+        let error = parse(line).unwrap_err();
+        assert!(matches!(error.problem(), Problem::Refused(_)), "{line}: {error}");
+        assert_eq!(&line[error.at()], at, "{error}");
+    }
+}
+
+#[test]
+fn json_may_be_asked_for_anywhere() {
+    let line = parse("--json show version").unwrap();
+    assert!(line.json && line.command == Command::Show(Show::Version));
+    assert!(parse("show version --json").unwrap().json);
+}
+
+#[test]
+fn a_question_mark_asks_for_help_at_its_place() {
+    assert_eq!(command("set interface ?"), Command::Help("set interface ".into()));
+    assert_eq!(command("set int?"), Command::Help("set int".into()));
+    assert_eq!(command("?"), Command::Help(String::new()));
+}
+
+#[test]
+fn remarks_and_empty_lines_are_nothing() {
+    for line in ["", "   ", "# x", "comment { show version }", "comment {x}"] {
+        assert_eq!(command(line), Command::Nothing, "{line}");
+    }
+    assert!(parse("comment x").is_err());
+}
+
+#[test]
+fn a_secret_is_not_in_what_is_printed_of_a_command() {
+    let printed = format!("{:?}", command("app ns add id server secret hush-hush if loop0"));
+    assert!(!printed.contains("hush"), "{printed}");
+}
+
+/// Two forms that both take one line would make the first win in silence.
+#[test]
+fn no_two_forms_take_the_same_words() {
+    for form in forms() {
+        let line = example(form.pattern);
+        let words = lex::words(&line).unwrap();
+        let readings = matcher::read(&line, &words, beginnings()).unwrap_or_else(|error| panic!("{error}"));
+        let complete: Vec<_> =
+            readings.iter().filter(|reading| reading.complete()).map(|reading| reading.form).collect();
+        assert!(complete.iter().all(|form| *form == complete[0]), "{line}");
+        assert_eq!(forms()[complete[0]].pattern, form.pattern, "{line}");
+    }
+}
+
+/// The shortest line of a pattern.
+fn example(pattern: &'static str) -> String {
+    fn walk(node: &Node, out: &mut Vec<&'static str>) {
+        match node {
+            Node::Leaf(Leaf::Word { word, .. }) => out.push(word),
+            Node::Leaf(Leaf::Argument { kind, .. }) => out.push(sample(kind.name())),
+            Node::Sequence(nodes) => nodes.iter().for_each(|node| walk(node, out)),
+            Node::OneOf(nodes) => walk(&nodes[0], out),
+            Node::Maybe(_) | Node::AnyOrder(_) => {}
+        }
+    }
+    let mut words = Vec::new();
+    walk(&pattern::compile(pattern).unwrap(), &mut words);
+    words.join(" ")
+}
+
+fn sample(kind: &str) -> &'static str {
+    match kind {
+        "PREFIX" | "NET" => "10.0.0.1/8",
+        "ADDRESS" => "10.0.0.1",
+        "MAC" => "02:00:00:00:00:01",
+        "TABLE" | "N" | "QUEUE" | "WORKER" | "PID" | "PORTS" | "PROTOCOL" => "1",
+        "MTU" => "1500",
+        _ => "name0",
+    }
+}
+
+fn word() -> impl Strategy<Value = String> {
+    let known: Vec<String> = forms()
+        .iter()
+        .flat_map(|form| form.pattern.split(|c: char| !c.is_ascii_alphanumeric() && c != '-'))
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .chain(
+            ["10.0.0.0/8", "::1", "1", "99999999999999999999", "{", "}", "?", "\"", "--json", "comment", "é"]
+                .map(String::from),
+        )
+        .collect();
+    prop_oneof![4 => proptest::sample::select(known), 1 => any::<String>()]
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_a_panic(line in any::<String>()) {
+        let _ = parse(&line).map_err(|error| error.to_string());
+        let _ = complete(&line, &NoNames);
+        let _ = help(&line, &NoNames);
+        let _ = crate::statements(&line);
+    }
+
+    #[test]
+    fn no_row_of_words_makes_a_panic(words in proptest::collection::vec(word(), 0..12)) {
+        let line = words.join(" ");
+        if let Err(error) = parse(&line) {
+            prop_assert!(line.get(error.at()).is_some(), "the marks are under the line");
+            let _ = error.to_string();
+        }
+        let _ = complete(&line, &NoNames);
+        let _ = help(&line, &NoNames);
+        let _ = crate::statements(&words.join("\n"));
+    }
+
+    /// What completion offers, the parser takes.
+    #[test]
+    fn a_completed_word_is_a_word(words in proptest::collection::vec(word(), 0..6)) {
+        let line = words.join(" ") + " ";
+        if let Ok(before) = lex::words(&line) {
+            if !before.iter().any(is_json) && matcher::read(&line, &before, beginnings()).is_ok() {
+                for candidate in complete(&line, &NoNames).into_iter().filter(|candidate| candidate.literal) {
+                    let longer = format!("{line}{}", candidate.text);
+                    let words = lex::words(&longer).unwrap();
+                    if words.len() > before.len() {
+                        prop_assert!(matcher::read(&longer, &words, beginnings()).is_ok(), "{longer}");
+                    }
+                }
+            }
+        }
+    }
+}
