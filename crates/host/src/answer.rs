@@ -1,0 +1,52 @@
+//! A question that a process asked over its socket, on its way to the answer.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clearway_shm::door::Reply;
+use clearway_shm::socket;
+use nix::sys::socket::{Shutdown, shutdown};
+
+use crate::errno::Refusal;
+use crate::program::Program;
+
+/// The attach socket of one process.
+pub(crate) struct Doorway {
+    pub(crate) socket: OwnedFd,
+    /// A question waits for its answer; who asks another one is cut off.
+    pub(crate) is_busy: AtomicBool,
+}
+
+impl Doorway {
+    pub(crate) fn answer(&self, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
+        // Before the answer: the process may ask again as soon as it has it.
+        self.is_busy.store(false, Ordering::Release);
+        if socket::send(self.socket.as_fd(), reply, descriptors).is_err() {
+            self.hang_up();
+        }
+    }
+
+    /// The keeper sees it, and lets the process go.
+    pub(crate) fn hang_up(&self) {
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+    }
+}
+
+/// Who asked.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub(crate) door: Arc<Doorway>,
+    pub(crate) process: u32,
+    pub(crate) program: Arc<Program>,
+}
+
+impl Asker {
+    /// Answers, with the descriptors that belong to a good answer.
+    pub(crate) fn answer(&self, result: Result<Reply, Refusal>, descriptors: &[BorrowedFd<'_>]) {
+        match result {
+            Ok(reply) => self.door.answer(&reply, descriptors),
+            Err(Refusal { errno, why }) => self.door.answer(&Reply::Error { errno: errno as i32, why }, &[]),
+        }
+    }
+}

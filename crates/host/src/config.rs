@@ -1,0 +1,245 @@
+//! The settings of a host, out of one TOML file.
+//!
+//! Every key is a row of [`keys`]; a key that is no row is an error with file, line and the nearest key that is one.
+//! What is left out has the value that its row names.
+
+use std::path::{Path, PathBuf};
+
+use clearway_dev::{FaultSpec, PoolBudget, PortSpec};
+use clearway_engine::Mode;
+use clearway_proto::{Config, Limits, TcpConfig};
+use clearway_wire::{Addr, Cidr};
+
+use crate::control::ControlOptions;
+use crate::program::ProgramLimits;
+use crate::setup::Setup;
+
+mod error;
+mod keys;
+mod read;
+mod schedule;
+
+pub use error::SettingsError;
+pub use keys::{KEYS, Key};
+
+/// How the system divides the time of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// As for every program.
+    #[default]
+    Other,
+    /// As for programs that compute for long.
+    Batch,
+    /// Before every other program, until it sleeps.
+    Fifo,
+    /// The same, in turn with others of its priority.
+    RoundRobin,
+}
+
+impl Policy {
+    /// Its name in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Other => "other",
+            Policy::Batch => "batch",
+            Policy::Fifo => "fifo",
+            Policy::RoundRobin => "rr",
+        }
+    }
+}
+
+/// A port that is there from the start.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PortSetting {
+    /// What it is.
+    pub port: Option<PortSpec>,
+    /// How its interface is called; `tap0`, `loop0` and so on by default.
+    pub name: Option<String>,
+    /// Its addresses.
+    pub addresses: Vec<Cidr>,
+    /// The router behind it, one for each family.
+    pub gateways: Vec<Addr>,
+    /// Its routing table.
+    pub table: u32,
+    /// What happens to its packets.
+    pub fault: Option<FaultSpec>,
+}
+
+/// A namespace that is there from the start.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct NamespaceSetting {
+    /// Its id.
+    pub id: String,
+    /// Its secret.
+    pub secret: Option<String>,
+    /// Its interface.
+    pub interface: Option<String>,
+    /// Its routing table.
+    pub table: Option<u32>,
+}
+
+impl std::fmt::Debug for NamespaceSetting {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamespaceSetting").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The main thread runs on this core.
+    pub main_core: Option<usize>,
+    /// One worker for each; Some pins it to that core.
+    pub workers: Vec<Option<usize>>,
+    /// How the system divides the workers' time.
+    pub policy: Policy,
+    /// The priority under `fifo` and `rr`.
+    pub priority: u8,
+    /// What workers do when there is nothing to do.
+    pub mode: Mode,
+    /// Packet buffers of each worker.
+    pub pool: PoolBudget,
+    /// Ports.
+    pub ports: Vec<PortSetting>,
+    /// TCP.
+    pub tcp: TcpConfig,
+    /// What each stack may have.
+    pub limits: Limits,
+    /// What each program may have.
+    pub program: ProgramLimits,
+    /// Programs at once.
+    pub programs: u32,
+    /// Processes at once.
+    pub processes: u32,
+    /// Sessions of a worker at once.
+    pub sessions: u32,
+    /// The socket at which programs are let in.
+    pub socket: Option<PathBuf>,
+    /// Its file mode.
+    pub socket_mode: u32,
+    /// The socket of the command language.
+    pub control: Option<PathBuf>,
+    /// Commands to begin with.
+    pub script: Option<PathBuf>,
+    /// Namespaces.
+    pub namespaces: Vec<NamespaceSetting>,
+    /// What happens to packets of interfaces that say nothing about it.
+    pub fault: Option<FaultSpec>,
+}
+
+/// How long an adaptive worker looks for packets before it sleeps, in microseconds.
+const SPIN_US: u64 = 20;
+
+/// Interfaces, addresses, routes and tables: more than the stack's own defaults, because here they come and go at run time.
+const INTERFACES: u16 = 64;
+const ADDRESSES: u16 = 256;
+const TABLES: u16 = 64;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let setup = Setup::new(PathBuf::new(), [0; 32]);
+        let limits = Limits { interfaces: INTERFACES, addresses: ADDRESSES, tables: TABLES, ..setup.stack.limits };
+        Settings {
+            main_core: None,
+            workers: setup.workers,
+            policy: Policy::Other,
+            priority: 1,
+            mode: Mode::Adaptive(clearway_base::Duration::from_micros(SPIN_US)),
+            pool: setup.pool,
+            ports: Vec::new(),
+            tcp: setup.stack.tcp,
+            limits,
+            program: setup.program,
+            programs: setup.programs,
+            processes: setup.processes,
+            sessions: setup.sessions,
+            socket: None,
+            socket_mode: setup.socket_mode,
+            control: None,
+            script: None,
+            namespaces: Vec::new(),
+            fault: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Settings, SettingsError> {
+        let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Settings::parse(&text, path)
+    }
+
+    /// Reads a text; `path` is only named in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Settings, SettingsError> {
+        read::settings(text).map_err(|wrong| wrong.at(text, path))
+    }
+
+    /// What the control plane needs to know of them.
+    pub fn control(&self, version: String) -> ControlOptions {
+        let spin = match self.mode {
+            Mode::Adaptive(spin) => spin,
+            Mode::Interrupt | Mode::Polling => clearway_base::Duration::from_micros(SPIN_US),
+        };
+        ControlOptions {
+            version,
+            fault: self.fault,
+            tables: self.limits.tables,
+            cores: self.workers.clone(),
+            spin,
+            settings: self.shown(),
+        }
+    }
+
+    /// Rows for `show settings`; no secret is among them.
+    fn shown(&self) -> Vec<(String, String)> {
+        let core = |core: &Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
+        let workers: Vec<String> = self.workers.iter().map(core).collect();
+        let rows = [
+            ("cores.main", core(&self.main_core)),
+            ("cores.workers", workers.join(",")),
+            ("cores.policy", self.policy.name().to_owned()),
+            ("cores.priority", self.priority.to_string()),
+            ("cores.mode", format!("{:?}", self.mode).to_lowercase()),
+            ("buffers.bytes", self.pool.bytes().to_string()),
+            ("tcp.congestion", format!("{:?}", self.tcp.defaults.congestion).to_lowercase()),
+            ("sessions.rx-fifo", self.program.rx_fifo.to_string()),
+            ("sessions.tx-fifo", self.program.tx_fifo.to_string()),
+            ("sessions.max-fifo", self.program.max_fifo.to_string()),
+            ("limits.programs", self.programs.to_string()),
+            ("limits.processes", self.processes.to_string()),
+            ("limits.sessions", self.sessions.to_string()),
+            ("limits.program-sessions", self.program.sessions.to_string()),
+            ("limits.program-memory", self.program.memory.to_string()),
+            ("limits.program-listeners", self.program.listeners.to_string()),
+            ("limits.program-processes", self.program.processes.to_string()),
+            ("limits.connections", self.limits.connections.to_string()),
+            ("limits.interfaces", self.limits.interfaces.to_string()),
+            ("limits.tables", self.limits.tables.to_string()),
+            ("limits.routes", self.limits.routes.to_string()),
+        ];
+        rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// What a house is started with. `secret` comes from the system's random source.
+    pub fn setup(&self, socket: PathBuf, secret: [u8; 32]) -> Setup {
+        let stack = Config { limits: self.limits, tcp: self.tcp.clone(), secret };
+        let mut setup = Setup::new(socket, secret);
+        setup.socket_mode = self.socket_mode;
+        setup.workers = self.workers.clone();
+        setup.mode = self.mode;
+        setup.pool = self.pool;
+        setup.stack = stack;
+        setup.program = self.program;
+        setup.programs = self.programs;
+        setup.processes = self.processes;
+        setup.sessions = self.sessions;
+        setup.on_thread = self.thread_hook();
+        setup
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! The control plane: what commands do to the house.
+//!
+//! Whoever gives commands (the startup script, the control socket) shares one [`Control`], and commands are carried out one after the other. What must be the
+//! same on every worker is done on each, and undone everywhere when one of them refuses.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use clearway_command::{Command, NoNames, help, parse, statements};
+use clearway_dev::FaultSpec;
+use serde_json::json;
+
+use crate::capture::Packets;
+use crate::house::HouseHandle;
+use crate::show::{self, Baselines};
+
+mod answer;
+mod begin;
+mod clear;
+mod error;
+mod interfaces;
+mod mode;
+mod packets;
+mod routes;
+mod server;
+mod tables;
+mod taps;
+
+pub use answer::{Answer, Outcome, Output};
+pub use error::CommandError;
+pub use server::{ControlSocket, socket_beside};
+
+use mode::Placements;
+use tables::Tables;
+
+/// What the control plane needs to know besides the house.
+#[derive(Clone, Debug)]
+pub struct ControlOptions {
+    /// The version of the program, as people see it.
+    pub version: String,
+    /// What happens to packets of interfaces that say nothing about it.
+    pub fault: Option<FaultSpec>,
+    /// Routing tables that each stack has room for.
+    pub tables: u16,
+    /// The core of each worker.
+    pub cores: Vec<Option<usize>>,
+    /// How long an adaptive worker looks before it sleeps.
+    pub spin: clearway_base::Duration,
+    /// Rows for `show settings`.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What commands have made that the house itself does not know.
+struct State {
+    tables: Tables,
+    packets: Packets,
+    baselines: Baselines,
+    placements: Placements,
+    /// Scripts that run scripts.
+    depth: usize,
+    /// Numbers the faults of interfaces, so that each has its own.
+    fault_seed: u64,
+}
+
+impl State {
+    fn next_fault_seed(&mut self) -> u64 {
+        self.fault_seed += 1;
+        self.fault_seed
+    }
+}
+
+/// What the views of `show` need of the state.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) packets: &'a Packets,
+    pub(crate) baselines: &'a Baselines,
+    pub(crate) placements: &'a Placements,
+}
+
+/// Scripts that call each other at most.
+const MAX_DEPTH: usize = 8;
+
+/// Bytes of a script at most.
+const MAX_SCRIPT: u64 = 1 << 20;
+
+/// Carries out commands.
+pub struct Control {
+    house: HouseHandle,
+    options: ControlOptions,
+    state: Mutex<State>,
+}
+
+impl Control {
+    /// The control plane of a house.
+    pub fn new(house: HouseHandle, options: ControlOptions) -> Control {
+        let state = State {
+            tables: Tables::new(options.tables),
+            packets: Packets::default(),
+            baselines: Baselines::default(),
+            placements: Placements::default(),
+            depth: 0,
+            fault_seed: 0,
+        };
+        Control { house, options, state: Mutex::new(state) }
+    }
+
+    /// Carries out one line.
+    pub fn execute(&self, line: &str) -> Answer {
+        let mut state = self.lock();
+        match parse(line) {
+            Ok(parsed) => match self.command(&mut state, &parsed.command) {
+                Ok(output) => Answer::of(output, parsed.json),
+                Err(error) => Answer::failed(&error, parsed.json),
+            },
+            Err(error) => Answer::wrong_use(&error, asks_for_json(line)),
+        }
+    }
+
+    /// Carries out a script. The first line that fails ends it.
+    pub fn run_script(&self, path: &Path) -> Result<Output, CommandError> {
+        self.script(&mut self.lock(), path)
+    }
+
+    /// Carries out one command, of the settings for example.
+    pub fn run(&self, command: &Command) -> Result<Output, CommandError> {
+        self.command(&mut self.lock(), command)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    /// Tells processes that what they know of addresses and routes is stale.
+    fn changed(&self) {
+        self.house.routes_changed();
+    }
+
+    fn script(&self, state: &mut State, path: &Path) -> Result<Output, CommandError> {
+        let text = read_script(path)?;
+        if state.depth >= MAX_DEPTH {
+            return Err(CommandError::TooDeep);
+        }
+        let in_script = |source: CommandError, number: usize| CommandError::InScript {
+            path: path.to_owned(),
+            number,
+            source: Box::new(source),
+        };
+        let lines = statements(&text)
+            .map_err(|error| CommandError::Script { path: path.to_owned(), error: Box::new(error) })?;
+        state.depth += 1;
+        let done = lines.iter().try_fold(String::new(), |mut text, (statement, line)| {
+            let output = self.command(state, &line.command).map_err(|error| in_script(error, statement.number))?;
+            text.push_str(&output.text);
+            Ok(text)
+        });
+        state.depth -= 1;
+        done.map(|text| Output::new(text.clone(), json!({ "script": path, "commands": lines.len(), "output": text })))
+    }
+
+    fn command(&self, state: &mut State, command: &Command) -> Result<Output, CommandError> {
+        match command {
+            Command::Nothing => Ok(Output::done()),
+            Command::Help(line) => Ok(Output::text(help(line, &NoNames))),
+            Command::Quit => Ok(Output::quit()),
+            Command::Stop => {
+                self.house.stop();
+                Ok(Output::text("The host stops.\n"))
+            }
+            Command::Exec(path) => self.script(state, path),
+            Command::CreateLoopback { instance, mtu, fault } => {
+                self.create_loopback(state, *instance, *mtu, fault.as_deref())
+            }
+            Command::CreateTap(spec) => self.create_tap(state, spec),
+            Command::DeleteInterface { interface } => self.delete_interface(state, interface),
+            Command::SetState { interface, up } => self.set_state(interface, *up),
+            Command::SetAddress { interface, prefix, add } => self.set_address(interface, *prefix, *add),
+            Command::SetTable { interface, table } => self.set_table(state, interface, *table),
+            Command::SetMtu { interface, kind, mtu } => self.set_mtu(interface, *kind, *mtu),
+            Command::SetMac { interface, mac } => self.set_mac(interface, *mac),
+            Command::SetPromiscuous { interface, .. } => self.set_promiscuous(interface),
+            Command::SetRxMode { interface, queue, mode } => self.set_rx_mode(state, interface, *queue, *mode),
+            Command::SetRxPlacement { interface, queue, on } => self.set_rx_placement(state, interface, *queue, *on),
+            Command::Table { table, add: true } => state.tables.add(*table).map(|()| Output::done()),
+            Command::Table { table, add: false } => self.delete_table(state, *table),
+            Command::Route { prefix, table, via, add: true } => self.add_route(state, *prefix, *table, via.as_ref()),
+            Command::Route { prefix, table, add: false, .. } => self.delete_route(state, *prefix, *table),
+            Command::AddNamespace(spec) => self.add_namespace(state, spec),
+            Command::DeleteNamespace { id } => self.delete_namespace(id),
+            Command::Session { enable: true } => Ok(Output::text("The session layer is always on.\n")),
+            Command::Session { enable: false } => Err(CommandError::AlwaysOn),
+            Command::PcapTrace(wanted) => self.pcap_trace(state, wanted),
+            Command::PcapOff => self.pcap_off(state),
+            Command::AclAdd(rule) => self.acl_add(state, rule),
+            Command::AclDelete { rule } => self.acl_delete(state, *rule),
+            Command::Clear(what) => self.clear(state, what),
+            Command::Show(what) => {
+                let State { tables, packets, baselines, placements, .. } = state;
+                show::show(&self.house, &self.options, View { tables, packets, baselines, placements }, what)
+            }
+            Command::NotBuiltIn(what) => Err(CommandError::NotBuiltIn(what)),
+        }
+    }
+}
+
+/// The value behind a lock. Who panicked with it left it whole: every change is made by one assignment.
+pub(crate) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn asks_for_json(line: &str) -> bool {
+    line.split_whitespace().any(|word| word == "--json")
+}
+
+fn read_script(path: &Path) -> Result<String, CommandError> {
+    let unreadable = |source| CommandError::Unreadable { path: path.to_owned(), source };
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
+    if !meta.is_file() || meta.len() > MAX_SCRIPT {
+        return Err(CommandError::NoScript(PathBuf::from(path)));
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Commands that make, change and take away interfaces.
+
+use clearway_command::MtuKind;
+use clearway_dev::{FaultSpec, FramePool};
+use clearway_engine::PortOptions;
+use clearway_pkt::Iface;
+use clearway_ports::Port;
+use clearway_proto::AddError;
+use clearway_wire::{Cidr, Mac};
+use serde_json::json;
+
+use super::{CommandError, Control, Output, State};
+use crate::interfaces::{InterfaceEntry, InterfaceKind};
+use crate::worker::Worker;
+
+/// The MTU of a loopback interface that says none: the longest IP packet.
+const LOOPBACK_MTU: u32 = 65_535;
+
+/// Makes a port on a worker's thread.
+pub(super) type MakePort = Box<dyn FnOnce(&FramePool) -> Result<Port, CommandError> + Send>;
+
+impl Control {
+    pub(super) fn create_loopback(
+        &self,
+        state: &mut State,
+        instance: Option<u32>,
+        mtu: Option<u32>,
+        fault: Option<&str>,
+    ) -> Result<Output, CommandError> {
+        let name = instance.map(|number| format!("loop{number}"));
+        let fault = fault.map(|spec| spec.parse().map_err(CommandError::Fault)).transpose()?;
+        self.add_loopback(state, name, mtu, fault)
+    }
+
+    /// Makes a loopback interface of that name, or of the next free one.
+    pub(super) fn add_loopback(
+        &self,
+        state: &mut State,
+        name: Option<String>,
+        mtu: Option<u32>,
+        fault: Option<FaultSpec>,
+    ) -> Result<Output, CommandError> {
+        let name = self.free_name(name, "loop")?;
+        let mtu = mtu.unwrap_or(LOOPBACK_MTU);
+        let fault = fault.or(self.options.fault);
+        let makers = (0..self.house.workers()).map(|_| {
+            let seed = state.next_fault_seed();
+            Box::new(move |pool: &FramePool| match fault {
+                None => Ok(Port::loopback(pool, mtu as usize)),
+                Some(fault) => Ok(Port::bad_loopback(pool, mtu as usize, &fault, seed)?),
+            }) as MakePort
+        });
+        let makers = makers.collect();
+        self.add_everywhere(
+            state,
+            InterfaceEntry { name, iface: Iface(0), kind: InterfaceKind::Loopback },
+            Some(mtu),
+            makers,
+        )
+    }
+
+    pub(super) fn free_name(&self, wanted: Option<String>, stem: &str) -> Result<String, CommandError> {
+        let interfaces = self.house.interfaces();
+        let interfaces = super::locked(&interfaces);
+        match wanted {
+            Some(name) if interfaces.find(&name).is_some() => Err(crate::NamesError::Exists(name).into()),
+            Some(name) => Ok(name),
+            None => Ok(interfaces.free_name(stem)),
+        }
+    }
+
+    /// Adds a port on every worker; it is down at first. When one of them refuses, none has it.
+    pub(super) fn add_everywhere(
+        &self,
+        state: &State,
+        mut entry: InterfaceEntry,
+        mtu: Option<u32>,
+        makers: Vec<MakePort>,
+    ) -> Result<Output, CommandError> {
+        let mut added: Vec<(usize, Iface)> = Vec::new();
+        for (worker, make) in makers.into_iter().enumerate() {
+            let options = PortOptions { name: entry.name.clone(), mtu, ..PortOptions::default() };
+            let add = move |worker: &mut Worker| -> Result<Iface, CommandError> {
+                let port = make(worker.pool())?;
+                let iface = worker.engine().add_port(port, options)?;
+                worker.stack().set_up(iface, false);
+                Ok(iface)
+            };
+            match self.house.ask(worker, add).map_err(CommandError::from).and_then(|done| done) {
+                Ok(iface) => added.push((worker, iface)),
+                Err(error) => {
+                    self.take_ports(&added);
+                    return Err(error);
+                }
+            }
+        }
+        let Some(&(_, iface)) = added.first() else { return Err(crate::Gone.into()) };
+        if added.iter().any(|(_, other)| *other != iface) {
+            self.take_ports(&added);
+            let why = "would have another number on each worker. Start the host anew".into();
+            return Err(CommandError::Interface { name: entry.name, why });
+        }
+        entry.iface = iface;
+        let name = entry.name.clone();
+        if let Err(error) = super::locked(&self.house.interfaces()).add(entry) {
+            self.take_ports(&added);
+            return Err(error.into());
+        }
+        self.interfaces_changed(state)?;
+        Ok(Output::new(format!("{name}\n"), json!({ "interface": name })))
+    }
+
+    fn take_ports(&self, added: &[(usize, Iface)]) {
+        for &(worker, iface) in added {
+            let _ = self.house.ask(worker, move |worker| drop(worker.engine().remove_port(iface)));
+        }
+    }
+
+    pub(super) fn delete_interface(&self, state: &mut State, name: &str) -> Result<Output, CommandError> {
+        let iface = self.iface(name)?;
+        let removed = self.house.ask_all(move |worker| {
+            let stack = worker.stack();
+            let addresses: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+            for address in addresses {
+                stack.remove_address(iface, address);
+            }
+            worker.engine().remove_port(iface).is_some()
+        })?;
+        super::locked(&self.house.interfaces()).remove(name);
+        state.placements.forget(iface);
+        state.baselines.forget(iface);
+        self.interfaces_changed(state)?;
+        if removed.contains(&true) { Ok(Output::done()) } else { Err(CommandError::NoInterface(name.into())) }
+    }
+
+    pub(super) fn set_state(&self, name: &str, up: bool) -> Result<Output, CommandError> {
+        let iface = self.iface(name)?;
+        self.house.ask_all(move |worker| worker.stack().set_up(iface, up))?;
+        self.changed();
+        Ok(Output::done())
+    }
+
+    pub(super) fn set_address(&self, name: &str, prefix: Option<Cidr>, add: bool) -> Result<Output, CommandError> {
+        let iface = self.iface(name)?;
+        match (prefix, add) {
+            (Some(prefix), true) => self.add_address(name, iface, prefix)?,
+            (None, true) => return Err(CommandError::Missing("address".into())),
+            (prefix, false) => {
+                let gone = self.house.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
+                if let (Some(prefix), false) = (prefix, gone.contains(&true)) {
+                    return Err(CommandError::Missing(format!("address {prefix} on {name}")));
+                }
+            }
+        }
+        self.changed();
+        Ok(Output::done())
+    }
+
+    fn add_address(&self, name: &str, iface: Iface, prefix: Cidr) -> Result<(), CommandError> {
+        let done = self.house.ask_all(move |worker| {
+            let now = worker.time().now;
+            worker.stack().add_address(now, iface, prefix)
+        })?;
+        let undo = move |worker: &mut Worker| {
+            let _ = worker.stack().remove_address(iface, prefix.addr);
+        };
+        self.all_or_none(format!("{prefix} on {name}"), done, undo)
+    }
+
+    pub(super) fn set_table(&self, state: &State, name: &str, number: u32) -> Result<Output, CommandError> {
+        let (iface, table) = (self.iface(name)?, state.tables.find(number)?);
+        let before =
+            self.house.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table))?;
+        let done = self.house.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
+        let undo = move |worker: &mut Worker| {
+            let _ = before.map(|before| worker.stack().set_interface_table(iface, before));
+        };
+        self.all_or_none(format!("{name} into table {number}"), done, undo)?;
+        self.changed();
+        Ok(Output::done())
+    }
+
+    pub(super) fn set_mtu(&self, name: &str, kind: MtuKind, mtu: u32) -> Result<Output, CommandError> {
+        let iface = self.iface(name)?;
+        let why = match kind {
+            MtuKind::Packet => None,
+            MtuKind::Ip4 | MtuKind::Ip6 => {
+                Some("has one MTU for IPv4 and IPv6. Set it with `set interface mtu packet`")
+            }
+            MtuKind::Mpls => Some("carries no MPLS"),
+        };
+        if let Some(why) = why {
+            return Err(CommandError::Interface { name: name.into(), why: why.into() });
+        }
+        let done = self.house.ask_all(move |worker| {
+            let before = worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.mtu);
+            (before, worker.engine().set_mtu(iface, mtu))
+        })?;
+        let Some(failed) = done.iter().position(|(_, result)| result.is_err()) else { return Ok(Output::done()) };
+        let before = done[failed].0;
+        for (worker, _) in done.iter().enumerate().filter(|(_, (_, result))| result.is_ok()) {
+            let undo = move |worker: &mut Worker| before.map(|before| worker.engine().set_mtu(iface, before));
+            let _ = self.house.ask(worker, undo)?;
+        }
+        done.into_iter()
+            .nth(failed)
+            .map_or(Ok(Output::done()), |(_, result)| result.map(|()| Output::done()).map_err(CommandError::from))
+    }
+
+    pub(super) fn set_mac(&self, name: &str, mac: Mac) -> Result<Output, CommandError> {
+        let iface = self.iface(name)?;
+        let done = self.house.ask_all(move |worker| worker.stack().set_interface_mac(iface, mac))?;
+        if done.iter().any(Result::is_err) {
+            let why = "has no Ethernet address: it carries IP packets".into();
+            return Err(CommandError::Interface { name: name.into(), why });
+        }
+        Ok(Output::done())
+    }
+
+    /// Our kinds of links hand over every frame that is on them; there is nothing to switch.
+    pub(super) fn set_promiscuous(&self, name: &str) -> Result<Output, CommandError> {
+        self.iface(name)?;
+        Ok(Output::text(format!(
+            "{name} receives every frame on its link as it is; those for other stations are counted as other-station.\n"
+        )))
+    }
+
+    /// To be called after interfaces came or went.
+    fn interfaces_changed(&self, state: &State) -> Result<(), CommandError> {
+        self.changed();
+        self.watch(state)
+    }
+
+    /// The results of all workers as one; when one failed, `undo` is done on those that did not.
+    pub(super) fn all_or_none(
+        &self,
+        what: String,
+        done: Vec<Result<(), AddError>>,
+        undo: impl FnOnce(&mut Worker) + Clone + Send + 'static,
+    ) -> Result<(), CommandError> {
+        let Some(why) = done.iter().find_map(|result| result.err()) else { return Ok(()) };
+        for (worker, _) in done.iter().enumerate().filter(|(_, result)| result.is_ok()) {
+            let _ = self.house.ask(worker, undo.clone());
+        }
+        Err(CommandError::Add { what, why })
+    }
+
+    /// The interface of that name.
+    pub(super) fn iface(&self, name: &str) -> Result<Iface, CommandError> {
+        self.entry(name).map(|entry| entry.iface)
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Result<InterfaceEntry, CommandError> {
+        let found = super::locked(&self.house.interfaces()).find(name).cloned();
+        found.ok_or_else(|| CommandError::NoInterface(name.into()))
+    }
+}
+
+fn remove_addresses(worker: &mut Worker, iface: Iface, prefix: Option<Cidr>) -> bool {
+    let stack = worker.stack();
+    let matching = |cidr: Cidr| prefix.is_none_or(|prefix| prefix == cidr);
+    let addresses: Vec<_> =
+        stack.addresses().filter(|a| a.iface == iface && matching(a.cidr)).map(|a| a.cidr.addr).collect();
+    // Every one of them is removed, also when an earlier one was.
+    addresses.into_iter().filter(|&address| stack.remove_address(iface, address)).count() > 0
+}

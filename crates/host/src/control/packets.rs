@@ -1,0 +1,59 @@
+//! Commands about captures and rules.
+
+use clearway_command::{AclRule, PcapTrace};
+use clearway_engine::Inspect;
+use clearway_pkt::Iface;
+use clearway_proto::Link;
+use serde_json::json;
+
+use super::{CommandError, Control, Output, State};
+use crate::capture::rule_of;
+
+impl Control {
+    pub(super) fn pcap_trace(&self, state: &mut State, wanted: &PcapTrace) -> Result<Output, CommandError> {
+        let iface = wanted.interface.as_deref().map(|name| self.iface(name)).transpose()?;
+        let names: Vec<(Iface, String)> =
+            super::locked(&self.house.interfaces()).iter().map(|entry| (entry.iface, entry.name.clone())).collect();
+        let output = state.packets.begin(wanted, iface, names)?;
+        self.watch(state)?;
+        Ok(output)
+    }
+
+    pub(super) fn pcap_off(&self, state: &mut State) -> Result<Output, CommandError> {
+        let output = state.packets.end();
+        self.watch(state)?;
+        output
+    }
+
+    pub(super) fn acl_add(&self, state: &mut State, command: &AclRule) -> Result<Output, CommandError> {
+        let iface = command.interface.as_deref().map(|name| self.iface(name)).transpose()?;
+        let number = state.packets.add_rule(&rule_of(command, iface), self.house.workers())?;
+        self.watch(state)?;
+        Ok(Output::new(format!("Rule {number}\n"), json!({ "rule": number })))
+    }
+
+    pub(super) fn acl_delete(&self, state: &mut State, rule: Option<u32>) -> Result<Output, CommandError> {
+        state.packets.remove_rule(rule.map(|number| number as usize))?;
+        self.watch(state)?;
+        Ok(Output::done())
+    }
+
+    /// Gives every worker what it needs to look at its packets, or takes it away. To be called after anything of that has changed, and
+    /// after interfaces have.
+    pub(super) fn watch(&self, state: &State) -> Result<(), CommandError> {
+        let infos = self.house.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
+        let places = infos.iter().map(|info| usize::from(info.iface.0) + 1).max().unwrap_or(0);
+        let mut links = vec![Link::Raw; places];
+        for info in infos {
+            links[usize::from(info.iface.0)] = info.link;
+        }
+        for worker in 0..self.house.workers() {
+            let watcher = state.packets.watcher(worker, &links);
+            self.house.ask(worker, move |worker| {
+                let inspector = watcher.map(|watcher| Box::new(watcher) as Box<dyn Inspect>);
+                drop(worker.engine().set_inspector(inspector));
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! The control socket: a Unix stream; a line comes in, an answer goes out.
+//!
+//! One thread serves everybody in turn. A conversation costs at most one line of input and one answer of output here: while its answer has not left, nothing
+//! more is read of it, so whoever floods the socket waits for himself. Only the user who runs the host, and root, are heard.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use clearway_command::{MAX_LINE, Statements};
+use clearway_engine::Bell;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+
+use super::{Answer, Control, Outcome};
+
+/// Conversations at once.
+const MAX_CONVERSATIONS: usize = 64;
+
+/// Bytes taken of a conversation at a time.
+const READ: usize = 4096;
+
+/// The control socket of the host whose door is at `door`: beside it, ending in `.ctl`.
+pub fn socket_beside(door: &Path) -> PathBuf {
+    door.with_extension("ctl")
+}
+
+/// The socket and its thread. When this is dropped the thread ends and the file goes.
+pub struct ControlSocket {
+    path: PathBuf,
+    bell: Bell,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlSocket {
+    /// Opens the socket and serves it. A socket that nobody answers at is left from a host that died, and is replaced.
+    pub fn open(path: &Path, control: Arc<Control>) -> io::Result<ControlSocket> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another host answers there"));
+        }
+        remove_socket(path);
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        let bell = Bell::new()?;
+        let server = Server { listener, control, talks: Vec::new() };
+        let stop = bell.clone();
+        let thread = std::thread::Builder::new().name("clearway-ctl".into()).spawn(move || server.run(&stop))?;
+        Ok(ControlSocket { path: path.to_owned(), bell, thread: Some(thread) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        remove_socket(&self.path);
+    }
+}
+
+/// Removes a socket, and nothing else that may lie there.
+fn remove_socket(path: &Path) {
+    use std::os::unix::fs::FileTypeExt as _;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+struct Server {
+    listener: UnixListener,
+    control: Arc<Control>,
+    talks: Vec<Talk>,
+}
+
+/// One conversation.
+struct Talk {
+    stream: UnixStream,
+    statements: Statements,
+    /// Read and not carried out: less than two lines.
+    input: Vec<u8>,
+    /// To be written.
+    output: Vec<u8>,
+    /// The rest of a line that was too long is thrown away.
+    skipping: bool,
+    /// Nothing more is read; it ends when its output is written.
+    ending: bool,
+}
+
+impl Server {
+    fn run(mut self, stop: &Bell) {
+        loop {
+            let Ok((stopped, ready)) = self.wait(stop) else { return };
+            if stopped {
+                return;
+            }
+            let control = Arc::clone(&self.control);
+            let mut ready = ready.into_iter();
+            let is_new = ready.next().unwrap_or(false);
+            self.talks.retain_mut(|talk| !ready.next().unwrap_or(false) || talk.go_on(&control));
+            if is_new {
+                self.accept();
+            }
+        }
+    }
+
+    /// Waits until the bell rings, or the listener (first) or conversations have something to do.
+    fn wait(&self, stop: &Bell) -> io::Result<(bool, Vec<bool>)> {
+        let mut fds = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+        // Whoever comes when the house is full waits at the door.
+        let open = if self.talks.len() < MAX_CONVERSATIONS { PollFlags::POLLIN } else { PollFlags::empty() };
+        fds.push(PollFd::new(self.listener.as_fd(), open));
+        for talk in &self.talks {
+            let wanted = if talk.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+            fds.push(PollFd::new(talk.stream.as_fd(), wanted));
+        }
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut ready = fds.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty()));
+        Ok((ready.next().unwrap_or(true), ready.collect()))
+    }
+
+    fn accept(&mut self) {
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        let mine = nix::unistd::geteuid();
+        let theirs = getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
+        let heard = theirs.is_ok_and(|uid| uid == mine.as_raw() || uid == 0);
+        if heard && stream.set_nonblocking(true).is_ok() {
+            self.talks.push(Talk::new(stream));
+        }
+    }
+}
+
+impl Talk {
+    fn new(stream: UnixStream) -> Talk {
+        Talk {
+            stream,
+            statements: Statements::default(),
+            input: Vec::new(),
+            output: Vec::new(),
+            skipping: false,
+            ending: false,
+        }
+    }
+
+    /// Reads, carries out one line, writes. False when the conversation is over.
+    fn go_on(&mut self, control: &Control) -> bool {
+        if self.output.is_empty() && !self.ending && !self.has_line() && !self.read() {
+            return false;
+        }
+        loop {
+            if !self.write() {
+                return false;
+            }
+            if !self.output.is_empty() {
+                return true;
+            }
+            if !self.answer_line(control) {
+                return !self.ending;
+            }
+        }
+    }
+
+    fn has_line(&self) -> bool {
+        self.input.contains(&b'\n')
+    }
+
+    /// Takes what there is, as far as there is room. False at the end of the stream.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; READ];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => {
+                // A last line without its end is a line too.
+                if self.input.is_empty() || self.skipping {
+                    return false;
+                }
+                self.input.push(b'\n');
+                self.ending = true;
+                true
+            }
+            Ok(n) => {
+                self.input.extend_from_slice(&bytes[..n]);
+                true
+            }
+            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
+    }
+
+    /// Writes what it can. False when nobody reads any more.
+    fn write(&mut self) -> bool {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(0) => return false,
+                Ok(n) => drop(self.output.drain(..n)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Carries out the next line, if there is a whole one.
+    fn answer_line(&mut self, control: &Control) -> bool {
+        let Some(end) = self.input.iter().position(|&byte| byte == b'\n') else {
+            if self.input.len() > MAX_LINE {
+                self.input.clear();
+                self.skipping = true;
+            }
+            return false;
+        };
+        let line: Vec<u8> = self.input.drain(..=end).collect();
+        let answer = match std::mem::take(&mut self.skipping) {
+            true => control.execute(&" ".repeat(MAX_LINE + 1)),
+            false => self.execute(control, &line[..end]),
+        };
+        if answer.outcome == Outcome::Quit {
+            self.ending = true;
+            self.input.clear();
+        }
+        self.output.extend_from_slice(answer.framed().as_bytes());
+        true
+    }
+
+    fn execute(&mut self, control: &Control, line: &[u8]) -> Answer {
+        let line = String::from_utf8_lossy(line);
+        match self.statements.feed(&line) {
+            Some(statement) => control.execute(statement),
+            None => Answer { text: String::new(), outcome: Outcome::Done },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! The types that the host's stacks are built over.
+
+use clearway_pkt::PoolBuf;
+use clearway_proto::Env;
+
+use crate::store::{FifoRx, FifoTx};
+
+/// The host's stores: the programs' FIFOs.
+pub enum HostEnv {}
+
+impl Env for HostEnv {
+    type Buf = PoolBuf;
+    type Rx = FifoRx;
+    type Tx = FifoTx;
+}

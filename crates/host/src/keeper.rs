@@ -1,0 +1,230 @@
+//! The keeper: lets processes in, hands their questions to the workers, and notices when a process or the last holder of a session is gone. It sleeps in
+//! the kernel until one of its descriptors has something; no packet passes it.
+
+mod attach;
+mod doors;
+mod gone;
+mod questions;
+
+pub use attach::KeeperCounts;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use clearway_base::{Handle, Slab};
+use clearway_shm::bell::Ringer;
+use clearway_shm::socket;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use crate::answer::Doorway;
+use crate::house::{HouseError, Shared};
+use crate::program::Program;
+use crate::setup::Setup;
+
+use doors::Door;
+
+/// Lifelines at most for each worker's session.
+const LIFELINES: u32 = 1 << 24;
+
+/// Descriptors looked at before mail is read again.
+const EVENTS: usize = 64;
+
+/// A process, or somebody who knocked and has not said who it is.
+pub(crate) struct Process {
+    door: Arc<Doorway>,
+    /// The process id at the kernel, 0 when it is in a PID namespace that we do not see.
+    pid: u32,
+    /// The namespace whose door it came through.
+    through: Option<String>,
+    member: Option<Member>,
+}
+
+/// A process that was let in.
+struct Member {
+    number: u32,
+    program: Arc<Program>,
+    // Kept for its descriptor: when this is dropped, the bell's other end hangs up.
+    _bell: Arc<Ringer>,
+}
+
+/// The host's end of a session's lifeline.
+struct Lifeline {
+    _fd: OwnedFd,
+    program: Arc<Program>,
+    worker: usize,
+    /// 0 until the worker has made it.
+    session: Arc<AtomicU64>,
+}
+
+/// A program and what only the keeper knows of it.
+struct Entry {
+    program: Arc<Program>,
+    processes: u32,
+    lifelines: u32,
+    /// Sockets that stayed with the kernel: what, why, how often.
+    stayed: Vec<(String, String, u64)>,
+}
+
+/// What a descriptor in the epoll set is.
+enum Name {
+    Bell,
+    Door(usize),
+    Process(Handle<Process>),
+    Lifeline(Handle<Lifeline>),
+}
+
+/// The keeper's thread has this.
+pub(crate) struct Keeper {
+    house: Arc<Shared>,
+    setup: Setup,
+    boot: u64,
+    page_fd: OwnedFd,
+    epoll: Epoll,
+    doors: Vec<Option<Door>>,
+    processes: Slab<Process>,
+    lifelines: Slab<Lifeline>,
+    programs: BTreeMap<u32, Entry>,
+    next_program: u32,
+    next_process: u32,
+    next_worker: usize,
+    counts: KeeperCounts,
+}
+
+/// Slots are below 2^24, so the upper bits of the low word say what kind of thing it is.
+const KIND_SHIFT: u32 = 24;
+const KIND_BELL: u64 = 0;
+const KIND_DOOR: u64 = 1;
+const KIND_PROCESS: u64 = 2;
+const KIND_LIFELINE: u64 = 3;
+
+fn word<T>(kind: u64, handle: Handle<T>) -> u64 {
+    handle.to_bits() | kind << KIND_SHIFT
+}
+
+fn name(word: u64) -> Option<Name> {
+    let bits = word & !(0xff << KIND_SHIFT);
+    match word >> KIND_SHIFT & 0xff {
+        KIND_BELL => Some(Name::Bell),
+        KIND_DOOR => Some(Name::Door(bits as u32 as usize)),
+        KIND_PROCESS => Handle::from_bits(bits).map(Name::Process),
+        KIND_LIFELINE => Handle::from_bits(bits).map(Name::Lifeline),
+        _ => None,
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(setup: &Setup, house: &Arc<Shared>, page_fd: OwnedFd, boot: u64) -> Result<Keeper, HouseError> {
+        let system = |what| move |errno: Errno| HouseError::System(what, errno.into());
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
+        let bell = EpollEvent::new(EpollFlags::EPOLLIN, KIND_BELL);
+        epoll.add(&house.keeper.bell, bell).map_err(system("watch a bell"))?;
+        let sessions = setup.sessions.saturating_mul(setup.workers.len() as u32);
+        let mut keeper = Keeper {
+            house: Arc::clone(house),
+            setup: setup.clone(),
+            boot,
+            page_fd,
+            epoll,
+            doors: Vec::new(),
+            processes: Slab::new(setup.processes),
+            lifelines: Slab::new(sessions.min(LIFELINES)),
+            programs: BTreeMap::new(),
+            next_program: 1,
+            next_process: 1,
+            next_worker: 0,
+            counts: KeeperCounts::default(),
+        };
+        keeper.open_main_door()?;
+        Ok(keeper)
+    }
+
+    /// Keeps house until it is stopped.
+    pub(crate) fn run(&mut self) -> Result<(), HouseError> {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        while !self.house.stop.load(Ordering::Acquire) {
+            let found = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(found) => found,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(HouseError::System("wait for programs", errno.into())),
+            };
+            for event in &events[..found] {
+                self.on_descriptor(event);
+            }
+            let house = Arc::clone(&self.house);
+            for job in house.keeper.mailbox.take() {
+                job(self);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_descriptor(&mut self, event: &EpollEvent) {
+        match name(event.data()) {
+            Some(Name::Bell) => self.house.keeper.bell.silence(),
+            Some(Name::Door(index)) => self.let_in(index),
+            Some(Name::Process(handle)) => self.hear(handle),
+            Some(Name::Lifeline(handle)) => self.end_lifeline(handle),
+            None => {}
+        }
+    }
+
+    /// Takes the next message of a process, or its end.
+    fn hear(&mut self, handle: Handle<Process>) {
+        let Some(process) = self.processes.get(handle) else { return };
+        let door = Arc::clone(&process.door);
+        match socket::recv(door.socket.as_fd(), 0) {
+            Ok(Some((request, _))) => {
+                // Asking again before the answer is against the rules.
+                if door.is_busy.swap(true, Ordering::AcqRel) {
+                    self.counts.cut_off += 1;
+                    self.end_process(handle);
+                    return;
+                }
+                self.on_request(handle, request);
+            }
+            Ok(None) => self.end_process(handle),
+            Err(socket::DoorError::Io(error))
+                if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {}
+            Err(_) => {
+                self.counts.cut_off += 1;
+                self.end_process(handle);
+            }
+        }
+    }
+
+    /// Makes a lifeline for a session that a worker is about to make (0) or has made. Answers the program's end.
+    fn lifeline(
+        &mut self,
+        program: &Arc<Program>,
+        worker: usize,
+        session: u64,
+    ) -> Result<(OwnedFd, Arc<AtomicU64>), Errno> {
+        let (ours, theirs) = socket::pair().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+        let session = Arc::new(AtomicU64::new(session));
+        let lifeline = Lifeline { _fd: ours, program: Arc::clone(program), worker, session: Arc::clone(&session) };
+        let handle = self.lifelines.insert(lifeline).ok_or(Errno::ENFILE)?;
+        // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is nobody's concern.
+        let event = EpollEvent::new(EpollFlags::empty(), word(KIND_LIFELINE, handle));
+        let watched = match self.lifelines.get(handle) {
+            Some(lifeline) => self.epoll.add(&lifeline._fd, event),
+            None => Err(Errno::ENFILE),
+        };
+        if let Err(errno) = watched {
+            self.lifelines.remove(handle);
+            return Err(errno);
+        }
+        if let Some(entry) = self.programs.get_mut(&program.number) {
+            entry.lifelines += 1;
+        }
+        Ok((theirs, session))
+    }
+}
+
+impl Doorway {
+    fn new(socket: OwnedFd) -> Doorway {
+        Doorway { socket, is_busy: AtomicBool::new(false) }
+    }
+}

@@ -1,0 +1,256 @@
+//! Who is let in.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use clearway_base::Handle;
+use clearway_shm::bell::Ringer;
+use clearway_shm::door::{Hello, Reply, RingPlaces, Token, VERSION, Welcome};
+use clearway_shm::layout::{LaneHead, MAGIC};
+use clearway_shm::ring::ring_len;
+use clearway_shm::{Bell, RingConsumer, RingProducer, Segment, ShmError, socket};
+use nix::errno::Errno;
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use super::{Entry, KIND_PROCESS, Keeper, Member, Process, word};
+use crate::answer::Doorway;
+use crate::errno::{Refusal, refuse};
+use crate::house::random;
+use crate::memory::Memory;
+use crate::namespaces::{DEFAULT, same_bytes};
+use crate::program::Program;
+use crate::sessions::Lane;
+
+/// Messages that each ring of a lane holds.
+const SLOTS: u32 = 1024;
+
+/// Bytes of a program's name that are kept.
+const MAX_NAME: usize = 64;
+
+/// What the keeper has counted since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeeperCounts {
+    /// Processes that were let in.
+    pub attached: u64,
+    /// Processes that showed no secret, or a wrong one.
+    pub refused_secret: u64,
+    /// Processes that were refused for any other reason.
+    pub refused_other: u64,
+    /// Processes that did not keep to the rules of the socket, and programs that wrote something impossible into shared memory.
+    pub cut_off: u64,
+    /// Processes now.
+    pub processes: u32,
+    /// Programs now.
+    pub programs: u32,
+    /// Lifelines of sessions now.
+    pub lifelines: u32,
+}
+
+/// A process's memory and rings, half of them still on their way to the workers.
+struct NewLane {
+    memory: Arc<Segment>,
+    fd: std::os::fd::OwnedFd,
+    places: Vec<RingPlaces>,
+}
+
+impl Keeper {
+    pub(crate) fn counts(&self) -> KeeperCounts {
+        KeeperCounts {
+            processes: self.processes.len(),
+            programs: self.programs.len() as u32,
+            lifelines: self.lifelines.len(),
+            ..self.counts
+        }
+    }
+
+    /// Takes whoever knocks.
+    pub(super) fn let_in(&mut self, door: usize) {
+        loop {
+            let Some(Some(door)) = self.doors.get(door) else { return };
+            let Ok(socket) = socket::accept(door.fd.as_fd()) else { return };
+            let through = door.namespace.clone();
+            if self.processes.is_full() {
+                // Who knocked and said nothing yet makes room; nobody can hold all places without showing a secret.
+                let stranger = self.processes.iter().find(|(_, p)| p.member.is_none()).map(|(handle, _)| handle);
+                if let Some(stranger) = stranger {
+                    self.end_process(stranger);
+                }
+            }
+            let pid = socket::peer_credentials(socket.as_fd()).map_or(0, |who| who.pid);
+            let process = Process { door: Arc::new(Doorway::new(socket)), pid, through, member: None };
+            let Some(handle) = self.processes.insert(process) else {
+                self.counts.refused_other += 1;
+                return;
+            };
+            let watched = match self.processes.get(handle) {
+                Some(p) => {
+                    let event = EpollEvent::new(EpollFlags::EPOLLIN, word(KIND_PROCESS, handle));
+                    self.epoll.add(p.door.socket.as_fd(), event)
+                }
+                None => Ok(()),
+            };
+            if watched.is_err() {
+                self.end_process(handle);
+            }
+        }
+    }
+
+    /// A process says who it is.
+    pub(super) fn on_hello(&mut self, handle: Handle<Process>, hello: &Hello) {
+        let Some(process) = self.processes.get(handle) else { return };
+        let door = Arc::clone(&process.door);
+        if let Err(Refusal { errno, why }) = self.attach(handle, hello) {
+            match errno {
+                Errno::EACCES => self.counts.refused_secret += 1,
+                _ => self.counts.refused_other += 1,
+            }
+            tracing::info!(program = %shortened(&hello.program), why, "process refused");
+            door.answer(&Reply::Error { errno: errno as i32, why }, &[]);
+        }
+    }
+
+    fn attach(&mut self, handle: Handle<Process>, hello: &Hello) -> Result<(), Refusal> {
+        let process = self.processes.get(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
+        if process.member.is_some() {
+            return Err(refuse(Errno::EISCONN, "the process is attached already"));
+        }
+        if hello.version != VERSION {
+            let why = format!("the host speaks version {VERSION}, and the program's library {}", hello.version);
+            return Err(refuse(Errno::EPROTONOSUPPORT, why));
+        }
+        let program = match hello.inherit.and_then(|token| self.program_of(&token)) {
+            Some(program) => program,
+            None => self.new_program(handle, hello)?,
+        };
+        let result = self.make_member(handle, &program);
+        if result.is_err() {
+            self.end_program_if_empty(program.number);
+        }
+        result
+    }
+
+    fn program_of(&self, token: &Token) -> Option<Arc<Program>> {
+        let mut programs = self.programs.values().map(|entry| &entry.program);
+        let program = programs.find(|p| same_bytes(&p.token.0, &token.0))?;
+        (!program.is_cut.load(Ordering::Acquire)).then(|| Arc::clone(program))
+    }
+
+    fn new_program(&mut self, handle: Handle<Process>, hello: &Hello) -> Result<Arc<Program>, Refusal> {
+        let through = self.processes.get(handle).and_then(|p| p.through.clone());
+        let wanted = match (hello.namespace.as_str(), &through) {
+            ("", None) => DEFAULT,
+            ("", Some(through)) => through,
+            (wanted, Some(through)) if wanted != through => {
+                let why = format!("this is the door of the namespace {through}, not of {wanted}");
+                return Err(refuse(Errno::EINVAL, why));
+            }
+            (wanted, _) => wanted,
+        };
+        let namespaces = Arc::clone(&self.house.namespaces);
+        let namespaces = namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let namespace = namespaces
+            .find(wanted)
+            .ok_or_else(|| refuse(Errno::ENOENT, format!("there is no namespace {}", shortened(wanted))))?;
+        if !namespace.admits(hello.secret.as_ref()) {
+            let how = if hello.secret.is_some() { "wrong" } else { "missing" };
+            return Err(refuse(Errno::EACCES, format!("the secret of the namespace {wanted} is {how}")));
+        }
+        if self.programs.len() as u32 >= self.setup.programs {
+            return Err(refuse(Errno::EUSERS, "the host has all programs that it may (limits.programs)"));
+        }
+        let limits = self.setup.program;
+        let mut token = Token([0; 16]);
+        random(&mut token.0).map_err(|_| refuse(Errno::EIO, "the system's random source cannot be read"))?;
+        let number = self.next_program;
+        self.next_program += 1;
+        let program = Arc::new(Program {
+            number,
+            name: shortened(&hello.program),
+            namespace: wanted.to_owned(),
+            table: namespace.spec.table,
+            interface: namespace.spec.interface.clone(),
+            token,
+            limits,
+            rx_fifo: if hello.rx_fifo == 0 { limits.rx_fifo } else { hello.rx_fifo },
+            tx_fifo: if hello.tx_fifo == 0 { limits.tx_fifo } else { hello.tx_fifo },
+            memory: Memory::new(format!("clearway-app-{number}"), limits.memory),
+            sessions: AtomicU32::new(0),
+            listeners: AtomicU32::new(0),
+            is_cut: AtomicBool::new(false),
+        });
+        let entry = Entry { program: Arc::clone(&program), processes: 0, lifelines: 0, stayed: Vec::new() };
+        self.programs.insert(number, entry);
+        Ok(program)
+    }
+
+    fn make_member(&mut self, handle: Handle<Process>, program: &Arc<Program>) -> Result<(), Refusal> {
+        let no_memory = |error: ShmError| refuse(Errno::ENOMEM, error.to_string());
+        let entry = self.programs.get(&program.number).ok_or_else(|| refuse(Errno::ESRCH, "gone"))?;
+        if entry.processes >= program.limits.processes {
+            return Err(refuse(Errno::EUSERS, "the program has all processes that it may (limits.processes)"));
+        }
+        let number = self.next_process;
+        let lane = make_lane(number, self.house.workers.len()).map_err(no_memory)?;
+        let (bell, bell_fd) = Ringer::new().map_err(|error| no_memory(error.into()))?;
+        let bell = Arc::new(bell);
+        let mut ours = Vec::new();
+        for _ in 0..self.house.workers.len() {
+            ours.push(Bell::new().map_err(|error| no_memory(error.into()))?);
+        }
+        for (worker, (places, ours)) in lane.places.iter().zip(&ours).enumerate() {
+            let rings = (
+                RingConsumer::new(&lane.memory, places.requests, places.slots).map_err(no_memory)?,
+                RingProducer::new(&lane.memory, places.events, places.slots).map_err(no_memory)?,
+            );
+            let view = lane.memory.lane().map_err(no_memory)?;
+            let lane = Lane::new(number, Arc::clone(program), view, rings, (Arc::clone(&bell), ours.clone()));
+            self.house.to_worker(worker, Box::new(move |worker| worker.sessions().add_lane(lane)));
+        }
+        let process = self.processes.get_mut(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
+        process.member = Some(Member { number, program: Arc::clone(program), _bell: bell });
+        let door = Arc::clone(&process.door);
+        self.next_process += 1;
+        self.counts.attached += 1;
+        if let Some(entry) = self.programs.get_mut(&program.number) {
+            entry.processes += 1;
+        }
+        let welcome = Welcome {
+            boot: self.boot,
+            app: program.number,
+            process: number,
+            token: program.token,
+            lane_len: lane.memory.len() as u32,
+            house_len: self.house.page.len() as u32,
+            rings: lane.places,
+            rx_fifo: program.rx_len(0),
+            tx_fifo: program.tx_len(0),
+        };
+        let mut descriptors = vec![lane.fd.as_fd(), self.page_fd.as_fd(), bell_fd.as_fd()];
+        descriptors.extend(ours.iter().map(|bell| bell.as_fd()));
+        door.answer(&Reply::Welcome(welcome), &descriptors);
+        Ok(())
+    }
+}
+
+fn make_lane(process: u32, workers: usize) -> Result<NewLane, ShmError> {
+    let mut end = size_of::<LaneHead>() as u32;
+    let mut next = || {
+        let at = end;
+        end += ring_len(SLOTS);
+        at
+    };
+    let places = (0..workers).map(|_| RingPlaces { requests: next(), events: next(), slots: SLOTS }).collect();
+    let (memory, fd) = Segment::create(&format!("clearway-lane-{process}"), end as usize)?;
+    let memory = Arc::new(memory);
+    let head = memory.lane()?;
+    head.magic.store(MAGIC, Ordering::Relaxed);
+    head.version.store(VERSION, Ordering::Relaxed);
+    head.process.store(process, Ordering::Relaxed);
+    Ok(NewLane { memory, fd, places })
+}
+
+/// What a stranger calls itself, made fit to be shown.
+fn shortened(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
+}

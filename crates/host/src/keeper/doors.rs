@@ -1,0 +1,96 @@
+//! The sockets at which programs are let in: the house's own, and one for each namespace.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use clearway_shm::{paths, socket};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+use nix::unistd::geteuid;
+
+use super::{KIND_DOOR, KIND_SHIFT, Keeper};
+use crate::house::HouseError;
+use crate::namespaces::{NamespaceError, NamespaceSpec};
+
+/// One socket. Its file goes with it.
+pub(super) struct Door {
+    pub(super) fd: OwnedFd,
+    path: PathBuf,
+    /// Lets into this namespace only.
+    pub(super) namespace: Option<String>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Keeper {
+    pub(super) fn open_main_door(&mut self) -> Result<(), HouseError> {
+        let path = self.setup.socket.clone();
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => HouseError::Running(path.clone()),
+            _ => HouseError::Socket(path.clone(), error),
+        };
+        make_folder(&path).map_err(failed)?;
+        self.open_door(path.clone(), None).map_err(failed)
+    }
+
+    fn open_door(&mut self, path: PathBuf, namespace: Option<String>) -> io::Result<()> {
+        let fd = socket::listen(&path, self.setup.socket_mode)?;
+        let door = Door { fd, path, namespace };
+        let index = self.doors.iter().position(Option::is_none).unwrap_or(self.doors.len());
+        let word = index as u64 | KIND_DOOR << KIND_SHIFT;
+        self.epoll.add(door.fd.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, word))?;
+        if index == self.doors.len() {
+            self.doors.push(None);
+        }
+        self.doors[index] = Some(door);
+        Ok(())
+    }
+
+    /// Adds a namespace, and its door.
+    pub(crate) fn add_namespace(&mut self, spec: NamespaceSpec) -> Result<u32, NamespaceError> {
+        let namespaces = std::sync::Arc::clone(&self.house.namespaces);
+        let mut namespaces = namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = spec.id.clone();
+        let number = namespaces.add(spec)?;
+        let path = paths::namespace_door(&self.setup.socket, &id);
+        if let Err(error) = make_folder(&path).and_then(|()| self.open_door(path.clone(), Some(id.clone()))) {
+            // What was added a moment ago is there to be taken away.
+            let _ = namespaces.remove(&id);
+            return Err(NamespaceError::Door(path, error.to_string()));
+        }
+        Ok(number)
+    }
+
+    /// Takes a namespace away, and its door. Programs that are in it stay.
+    pub(crate) fn remove_namespace(&mut self, id: &str) -> Result<(), NamespaceError> {
+        self.house.namespaces.lock().unwrap_or_else(PoisonError::into_inner).remove(id)?;
+        for door in &mut self.doors {
+            // Closing it takes it out of the epoll set.
+            door.take_if(|door| door.namespace.as_deref() == Some(id));
+        }
+        Ok(())
+    }
+}
+
+/// Makes the folder that the socket will lie in, for our user alone. One that is there must be ours or the system's: somebody else's could be taken away
+/// under us, or lead elsewhere.
+fn make_folder(socket: &Path) -> io::Result<()> {
+    let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    if !folder.exists() {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    }
+    let is = fs::metadata(folder)?;
+    let ours = is.uid() == geteuid().as_raw() || is.uid() == 0;
+    if !is.is_dir() || !ours {
+        let sentence = format!("{} is not a folder of this user", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What is done when somebody is gone.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::Handle;
+
+use super::{Keeper, Lifeline, Process};
+use crate::program::Program;
+
+impl Keeper {
+    /// A process has ended, or is served no more.
+    pub(super) fn end_process(&mut self, handle: Handle<Process>) {
+        let Some(process) = self.processes.remove(handle) else { return };
+        // A worker that is about to answer may hold the socket for a moment longer, so closing it is not left to chance.
+        let _ = self.epoll.delete(process.door.socket.as_fd());
+        process.door.hang_up();
+        let Some(member) = process.member else { return };
+        let number = member.number;
+        for worker in 0..self.house.workers.len() {
+            self.house.to_worker(worker, Box::new(move |worker| worker.sessions().remove_lane(number)));
+        }
+        if let Some(entry) = self.programs.get_mut(&member.program.number) {
+            entry.processes = entry.processes.saturating_sub(1);
+        }
+        self.end_program_if_empty(member.program.number);
+    }
+
+    /// Nobody holds the session any more: it closes as by close(2).
+    pub(super) fn end_lifeline(&mut self, handle: Handle<Lifeline>) {
+        let Some(lifeline) = self.lifelines.remove(handle) else { return };
+        let Lifeline { program, worker, session, .. } = lifeline;
+        let number = program.number;
+        // Behind the job that makes the session, if that is still on its way.
+        let close = move |worker: &mut crate::Worker| {
+            let (sessions, stack) = worker.both();
+            sessions.close(stack, &program, session.load(Ordering::Acquire));
+        };
+        self.house.to_worker(worker, Box::new(close));
+        if let Some(entry) = self.programs.get_mut(&number) {
+            entry.lifelines = entry.lifelines.saturating_sub(1);
+        }
+        self.end_program_if_empty(number);
+    }
+
+    /// With the last process and the last session a program is gone. Its memory goes when the last connection that was closed has sent its bytes.
+    pub(super) fn end_program_if_empty(&mut self, number: u32) {
+        if self.programs.get(&number).is_some_and(|entry| entry.processes == 0 && entry.lifelines == 0) {
+            self.programs.remove(&number);
+        }
+    }
+
+    /// A program wrote something impossible: all its processes are let go, and its sessions are reset.
+    pub(crate) fn cut_off(&mut self, number: u32, why: &str) {
+        let Some(program) = self.programs.get(&number).map(|entry| Arc::clone(&entry.program)) else { return };
+        self.counts.cut_off += 1;
+        tracing::warn!(app = number, name = %program.name, namespace = %program.namespace, why, "program cut off");
+        for worker in 0..self.house.workers.len() {
+            let program = Arc::clone(&program);
+            let reset = move |worker: &mut crate::Worker| {
+                let (sessions, stack) = worker.both();
+                sessions.drop_program(stack, &program);
+            };
+            self.house.to_worker(worker, Box::new(reset));
+        }
+        let of = |p: &Arc<Program>| Arc::ptr_eq(p, &program);
+        let members = self.processes.iter().filter(|(_, p)| p.member.as_ref().is_some_and(|m| of(&m.program)));
+        for handle in members.map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.end_process(handle);
+        }
+        let lifelines = self.lifelines.iter().filter(|(_, l)| of(&l.program));
+        for handle in lifelines.map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.end_lifeline(handle);
+        }
+    }
+
+    /// Everybody is let go, and all doors are closed.
+    pub(crate) fn close_all(&mut self) {
+        self.doors.clear();
+        for handle in self.processes.iter().map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.end_process(handle);
+        }
+        for handle in self.lifelines.iter().map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.lifelines.remove(handle);
+        }
+        self.house.keeper.mailbox.close();
+    }
+}

@@ -1,0 +1,217 @@
+//! What processes ask, and who answers: the session's worker does most of it.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clearway_base::Handle;
+use clearway_shm::door::{self, Kind, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of};
+use nix::errno::Errno;
+
+use super::{Keeper, Process};
+use crate::answer::Asker;
+use crate::errno::{Refusal, refuse};
+use crate::program::ProgramInfo;
+use crate::worker::Worker;
+
+/// Kinds of sockets that stayed with the kernel that are remembered for each program.
+const MAX_STAYED: usize = 256;
+
+/// Characters of what a program says about one.
+const MAX_STAYED_TEXT: usize = 200;
+
+impl Keeper {
+    pub(super) fn on_request(&mut self, handle: Handle<Process>, request: Request) {
+        if let Request::Hello(hello) = &request {
+            return self.on_hello(handle, hello);
+        }
+        let Some(process) = self.processes.get(handle) else { return };
+        let Some(member) = &process.member else {
+            // Who has not been let in has nothing to ask.
+            self.counts.refused_other += 1;
+            return self.end_process(handle);
+        };
+        let asker =
+            Asker { door: Arc::clone(&process.door), process: member.number, program: Arc::clone(&member.program) };
+        match request {
+            Request::Hello(_) => {}
+            Request::Prefixes => self.ask_prefixes(asker),
+            Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
+            Request::Claim { session } => self.ask_claim(asker, session),
+            Request::Segment { segment } => answer_segment(&asker, segment),
+            Request::Stayed { what, why } => {
+                self.note_stayed(asker.program.number, what, why);
+                asker.answer(Ok(Reply::Done), &[]);
+            }
+            request => self.ask_worker(asker, request),
+        }
+    }
+
+    /// Has a worker answer.
+    fn delegate(
+        &self,
+        worker: usize,
+        asker: Asker,
+        f: impl FnOnce(&mut Worker, &Asker) -> Result<Reply, Refusal> + Send + 'static,
+    ) {
+        if worker >= self.house.workers.len() {
+            return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
+        }
+        let job = move |worker: &mut Worker| {
+            let result = f(worker, &asker);
+            asker.answer(result, &[]);
+        };
+        self.house.to_worker(worker, Box::new(job));
+    }
+
+    /// As [`Keeper::delegate`], with the program's end of a lifeline beside a good answer.
+    fn delegate_with(
+        &self,
+        worker: usize,
+        asker: Asker,
+        (theirs, session): (OwnedFd, Arc<AtomicU64>),
+        f: impl FnOnce(&mut Worker, &Asker) -> Result<door::Session, Refusal> + Send + 'static,
+    ) {
+        let job = move |worker: &mut Worker| match f(worker, &asker) {
+            Ok(made) => {
+                session.store(made.id, Ordering::Release);
+                asker.answer(Ok(Reply::Opened(made)), &[theirs.as_fd()]);
+            }
+            // The lifeline closes by itself when nobody gets it.
+            Err(refusal) => asker.answer(Err(refusal), &[]),
+        };
+        self.house.to_worker(worker, Box::new(job));
+    }
+
+    /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on the first.
+    fn worker_for(&mut self, kind: Kind) -> usize {
+        if kind == Kind::Datagram {
+            return 0;
+        }
+        let worker = self.next_worker;
+        self.next_worker = (worker + 1) % self.house.workers.len();
+        worker
+    }
+
+    fn ask_open(&mut self, asker: Asker, kind: Kind, v6: bool, options: SocketOptions) {
+        let worker = self.worker_for(kind);
+        let made = self.lifeline(&asker.program, worker, 0);
+        let lifeline = match made {
+            Ok(lifeline) => lifeline,
+            Err(errno) => return asker.answer(Err(no_lifeline(errno)), &[]),
+        };
+        self.delegate_with(worker, asker, lifeline, move |worker, asker| {
+            let (sessions, stack) = worker.both();
+            sessions.open(stack, &asker.program, asker.process, (kind, v6, options))
+        });
+    }
+
+    fn ask_claim(&mut self, asker: Asker, id: u64) {
+        let worker = worker_of(id);
+        if worker >= self.house.workers.len() {
+            return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
+        }
+        let made = self.lifeline(&asker.program, worker, 0);
+        let lifeline = match made {
+            Ok(lifeline) => lifeline,
+            Err(errno) => return asker.answer(Err(no_lifeline(errno)), &[]),
+        };
+        self.delegate_with(worker, asker, lifeline, move |worker, asker| {
+            let (sessions, stack) = worker.both();
+            sessions.claim(stack, &asker.program, asker.process, id)
+        });
+    }
+
+    fn ask_worker(&mut self, asker: Asker, request: Request) {
+        let id = match &request {
+            Request::Bind { session, .. }
+            | Request::Listen { session, .. }
+            | Request::Connect { session, .. }
+            | Request::Subscribe { session }
+            | Request::Options { session, .. }
+            | Request::Info { session } => *session,
+            _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
+        };
+        self.delegate(worker_of(id), asker, move |worker, asker| {
+            let time = worker.time();
+            let (sessions, stack) = worker.both();
+            let program = &asker.program;
+            Ok(match request {
+                Request::Bind { local, .. } => Reply::Bound(sessions.bind(stack, program, id, local)?),
+                Request::Listen { backlog, .. } => Reply::Opened(sessions.listen(stack, program, id, backlog)?),
+                Request::Connect { remote, .. } => Reply::Opened(sessions.connect(time, stack, program, id, remote)?),
+                Request::Subscribe { .. } => Reply::Opened(sessions.subscribe(stack, program, asker.process, id)?),
+                Request::Options { options, .. } => {
+                    sessions.set_options(stack, program, id, options)?;
+                    Reply::Done
+                }
+                _ => Reply::Info(Box::new(sessions.tcp_info(stack, program, id)?)),
+            })
+        });
+    }
+
+    fn ask_prefixes(&mut self, asker: Asker) {
+        let house = Arc::clone(&self.house);
+        self.delegate(0, asker, move |worker, asker| {
+            // Before the tables are looked at: what changes afterwards has a newer number.
+            let generation = house.page.routes();
+            let (sessions, stack) = worker.both();
+            let (local, routes) = sessions.prefixes(stack, &asker.program);
+            Ok(Reply::Prefixes(fitted(generation, local, routes)))
+        });
+    }
+
+    fn note_stayed(&mut self, program: u32, what: String, why: String) {
+        let Some(entry) = self.programs.get_mut(&program) else { return };
+        let short = |text: String| text.chars().filter(|c| !c.is_control()).take(MAX_STAYED_TEXT).collect::<String>();
+        let (what, why) = (short(what), short(why));
+        if let Some(known) = entry.stayed.iter_mut().find(|s| s.0 == what && s.1 == why) {
+            known.2 += 1;
+        } else if entry.stayed.len() < MAX_STAYED {
+            entry.stayed.push((what, why, 1));
+        }
+    }
+
+    pub(crate) fn program_infos(&self) -> Vec<ProgramInfo> {
+        let info = |entry: &super::Entry| {
+            let program = &entry.program;
+            let mine = self.processes.iter().filter_map(|(_, p)| {
+                let member = p.member.as_ref().filter(|m| Arc::ptr_eq(&m.program, program))?;
+                Some((member.number, p.pid))
+            });
+            ProgramInfo {
+                app: program.number,
+                name: program.name.clone(),
+                namespace: program.namespace.clone(),
+                processes: mine.collect(),
+                sessions: program.sessions.load(Ordering::Relaxed),
+                listeners: program.listeners.load(Ordering::Relaxed),
+                segments: program.memory.segments(),
+                memory: program.memory.used(),
+                memory_limit: program.memory.limit(),
+                stayed: entry.stayed.clone(),
+            }
+        };
+        self.programs.values().map(info).collect()
+    }
+}
+
+fn answer_segment(asker: &Asker, number: u32) {
+    match asker.program.memory.segment(number) {
+        Some(segment) => asker.answer(Ok(Reply::Segment { len: segment.len }), &[segment.as_fd()]),
+        None => asker.answer(Err(refuse(Errno::ENOENT, "the program has no such segment")), &[]),
+    }
+}
+
+fn no_lifeline(errno: Errno) -> Refusal {
+    refuse(errno, "no descriptor for one more session; raise the host's limit of open files (ulimit -n)")
+}
+
+/// As much of both lists as a message holds.
+fn fitted(generation: u32, mut local: Vec<IpAddr>, mut routes: Vec<(IpAddr, u8)>) -> Prefixes {
+    let more = local.len() > MAX_PREFIXES || routes.len() > MAX_PREFIXES;
+    local.truncate(MAX_PREFIXES);
+    routes.truncate(MAX_PREFIXES);
+    Prefixes { generation, local, routes, more }
+}

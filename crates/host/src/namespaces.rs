@@ -1,0 +1,160 @@
+//! Application namespaces: what a program may see of the stack, and the secret that lets it in.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clearway_proto::Table;
+use clearway_shm::door::Secret;
+use thiserror::Error;
+
+/// Namespaces at most.
+pub const MAX_NAMESPACES: usize = 1024;
+
+/// The longest name of a namespace, in bytes. It becomes a file name.
+pub const MAX_ID: usize = 64;
+
+/// The longest secret, in bytes.
+pub const MAX_SECRET: usize = 256;
+
+/// The namespace of programs that name none.
+pub const DEFAULT: &str = "default";
+
+/// A namespace to be added.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NamespaceSpec {
+    /// Its name: letters, digits, `-`, `_` and `.`.
+    pub id: String,
+    /// What a program must show; None lets in whoever may open the socket.
+    pub secret: Option<Secret>,
+    /// The routing table that its sessions use.
+    pub table: Table,
+    /// The name of the interface whose addresses come first for its sessions.
+    pub interface: Option<String>,
+}
+
+impl fmt::Debug for NamespaceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamespaceSpec")
+            .field("id", &self.id)
+            .field("secret", &self.secret)
+            .field("table", &self.table)
+            .field("interface", &self.interface)
+            .finish()
+    }
+}
+
+/// A namespace.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    /// Its number; never given to another one.
+    pub number: u32,
+    /// What it was made of.
+    pub spec: NamespaceSpec,
+}
+
+impl Namespace {
+    /// Whether this is what a program must show. Takes the same time for every wrong secret of one length.
+    pub fn admits(&self, shown: Option<&Secret>) -> bool {
+        match (&self.spec.secret, shown) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(wanted), Some(shown)) => same_bytes(wanted.0.as_bytes(), shown.0.as_bytes()),
+        }
+    }
+}
+
+/// Compares without stopping at the first difference, so that time tells nothing of the bytes.
+pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let different = a.iter().zip(b).fold(0, |all, (x, y)| std::hint::black_box(all | (x ^ y)));
+    std::hint::black_box(different) == 0
+}
+
+/// Why a namespace was not added.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum NamespaceError {
+    /// The name is taken.
+    #[error("there is a namespace {0} already")]
+    Exists(String),
+    /// The name cannot be one.
+    #[error(
+        "`{0}` cannot be the name of a namespace: use 1 to {MAX_ID} letters, digits, `-`, `_`, and `.` but not in front"
+    )]
+    BadId(String),
+    /// The secret is too short or too long.
+    #[error("a secret has 1 to {MAX_SECRET} bytes")]
+    BadSecret,
+    /// There is none of that name.
+    #[error("there is no namespace {0}")]
+    Unknown(String),
+    /// Its socket cannot be made.
+    #[error("cannot make the namespace's socket {0}: {1}")]
+    Door(PathBuf, String),
+    /// The table is full.
+    #[error("there are {MAX_NAMESPACES} namespaces; take one away first")]
+    TooMany,
+}
+
+/// All namespaces.
+#[derive(Debug)]
+pub struct Namespaces {
+    list: Vec<Namespace>,
+    next: u32,
+}
+
+impl Default for Namespaces {
+    /// The default one: table 0 and no secret.
+    fn default() -> Namespaces {
+        let spec = NamespaceSpec { id: DEFAULT.into(), secret: None, table: Table(0), interface: None };
+        Namespaces { list: vec![Namespace { number: 0, spec }], next: 1 }
+    }
+}
+
+impl Namespaces {
+    /// Adds one. Its door is made by [`crate::HouseHandle::add_namespace`].
+    pub(crate) fn add(&mut self, spec: NamespaceSpec) -> Result<u32, NamespaceError> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if spec.id.is_empty() || spec.id.len() > MAX_ID || spec.id.starts_with('.') || !spec.id.chars().all(fits) {
+            return Err(NamespaceError::BadId(spec.id));
+        }
+        if spec.secret.as_ref().is_some_and(|s| s.0.is_empty() || s.0.len() > MAX_SECRET) {
+            return Err(NamespaceError::BadSecret);
+        }
+        if self.find(&spec.id).is_some() {
+            return Err(NamespaceError::Exists(spec.id));
+        }
+        if self.list.len() >= MAX_NAMESPACES {
+            return Err(NamespaceError::TooMany);
+        }
+        let number = self.next;
+        self.next += 1;
+        self.list.push(Namespace { number, spec });
+        Ok(number)
+    }
+
+    /// Takes one away. Programs that are in it stay.
+    pub(crate) fn remove(&mut self, id: &str) -> Result<Namespace, NamespaceError> {
+        let at = self.list.iter().position(|n| n.spec.id == id);
+        at.map(|at| self.list.remove(at)).ok_or_else(|| NamespaceError::Unknown(id.into()))
+    }
+
+    /// The one of this name.
+    pub fn find(&self, id: &str) -> Option<&Namespace> {
+        self.list.iter().find(|n| n.spec.id == id)
+    }
+
+    /// The one of this number.
+    pub fn by_number(&self, number: u32) -> Option<&Namespace> {
+        self.list.iter().find(|n| n.number == number)
+    }
+
+    /// All of them, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Namespace> {
+        self.list.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! A program: what entered a namespace once, and the processes that it forked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use clearway_proto::Table;
+use clearway_shm::door::Token;
+
+use crate::memory::Memory;
+
+/// What one program may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProgramLimits {
+    /// Sessions at once, connections that wait to be accepted included.
+    pub sessions: u32,
+    /// Listeners at once.
+    pub listeners: u32,
+    /// Processes at once.
+    pub processes: u32,
+    /// Bytes of shared memory. Pages that were never touched cost nothing, but count.
+    pub memory: u64,
+    /// Bytes of a receive FIFO when the program says nothing.
+    pub rx_fifo: u32,
+    /// Bytes of a transmit FIFO when the program says nothing.
+    pub tx_fifo: u32,
+    /// Bytes of a FIFO at most.
+    pub max_fifo: u32,
+}
+
+impl Default for ProgramLimits {
+    fn default() -> ProgramLimits {
+        ProgramLimits {
+            sessions: 65_536,
+            listeners: 256,
+            processes: 256,
+            memory: 16 << 30,
+            rx_fifo: 1 << 20,
+            tx_fifo: 1 << 20,
+            max_fifo: 64 << 20,
+        }
+    }
+}
+
+/// The smallest receive FIFO: a SYN-ACK promises a window of up to 65,535 bytes before its peer is known.
+const MIN_RX_FIFO: u32 = 64 * 1024;
+
+/// The smallest transmit FIFO.
+const MIN_TX_FIFO: u32 = 4 * 1024;
+
+/// A program, as its sessions and the keeper know it.
+pub(crate) struct Program {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    /// The namespace's own table; that of `interface` counts more.
+    pub(crate) table: Table,
+    pub(crate) interface: Option<String>,
+    pub(crate) token: Token,
+    pub(crate) limits: ProgramLimits,
+    pub(crate) rx_fifo: u32,
+    pub(crate) tx_fifo: u32,
+    pub(crate) memory: Memory,
+    pub(crate) sessions: AtomicU32,
+    pub(crate) listeners: AtomicU32,
+    /// It wrote something impossible, and is served no more.
+    pub(crate) is_cut: AtomicBool,
+}
+
+impl Program {
+    /// Bytes of a receive FIFO, when the program asked for so many; 0 is no wish.
+    pub(crate) fn rx_len(&self, asked: u32) -> u32 {
+        let len = if asked == 0 { self.rx_fifo } else { asked };
+        len.max(MIN_RX_FIFO).min(self.limits.max_fifo.max(MIN_RX_FIFO))
+    }
+
+    /// Bytes of a transmit FIFO, likewise.
+    pub(crate) fn tx_len(&self, asked: u32) -> u32 {
+        let len = if asked == 0 { self.tx_fifo } else { asked };
+        len.max(MIN_TX_FIFO).min(self.limits.max_fifo.max(MIN_TX_FIFO))
+    }
+}
+
+/// What a [`Permit`] is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Thing {
+    Session,
+    Listener,
+}
+
+/// One of the things that a program may have so many of. Given back when dropped.
+pub(crate) struct Permit {
+    program: Arc<Program>,
+    thing: Thing,
+}
+
+impl Permit {
+    /// None: the program has as many as it may.
+    pub(crate) fn take(program: &Arc<Program>, thing: Thing) -> Option<Permit> {
+        let (count, limit) = match thing {
+            Thing::Session => (&program.sessions, program.limits.sessions),
+            Thing::Listener => (&program.listeners, program.limits.listeners),
+        };
+        let more = |n: u32| (n < limit).then_some(n + 1);
+        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Permit { program: Arc::clone(program), thing })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let count = match self.thing {
+            Thing::Session => &self.program.sessions,
+            Thing::Listener => &self.program.listeners,
+        };
+        count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A program as `show` tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramInfo {
+    /// Its number.
+    pub app: u32,
+    /// Its name.
+    pub name: String,
+    /// Its namespace's name.
+    pub namespace: String,
+    /// Its processes: their numbers here, and their process ids at the kernel (0 when they are in a PID namespace that we do not see).
+    pub processes: Vec<(u32, u32)>,
+    /// Sessions now.
+    pub sessions: u32,
+    /// Listeners now.
+    pub listeners: u32,
+    /// Each segment's length in bytes, and how many of them are in use.
+    pub segments: Vec<(u32, u64)>,
+    /// Bytes of shared memory in use.
+    pub memory: u64,
+    /// How much of it it may use.
+    pub memory_limit: u64,
+    /// Sockets that stayed with the kernel: what the program did, why that was not Clearway's, and how often.
+    pub stayed: Vec<(String, String, u64)>,
+}

@@ -1,0 +1,321 @@
+//! The sessions of one worker: what the processes' sockets are here.
+
+mod branch;
+mod close;
+mod datagram;
+mod facts;
+mod info;
+mod lane;
+mod listener;
+mod messages;
+mod place;
+mod stream;
+mod verbs;
+
+pub use info::{SessionInfo, SessionKind};
+pub(crate) use lane::Lane;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::{Handle, Slab};
+use clearway_engine::{App, Time};
+use clearway_proto::{BindId, ConnId, Event, Stack, Table};
+use clearway_shm::SessionView;
+use clearway_shm::bell::Belfry;
+use clearway_shm::door::{Kind, SessionId, SocketOptions};
+use clearway_shm::layout::{Message, event, state};
+use clearway_shm::sleep;
+use clearway_wire::Addr;
+use nix::errno::Errno;
+
+use crate::env::HostEnv;
+use crate::house::Shared;
+use crate::mailbox::Mailbox;
+use crate::memory::Block;
+use crate::program::{Permit, Program};
+use crate::store::Yard;
+use crate::worker::Worker;
+
+use branch::{Branch, MAX_BRANCHES};
+use datagram::Datagrams;
+use listener::Listening;
+
+/// Slots are 24 bits of a session's name.
+pub const MAX_SESSIONS: u32 = 1 << 24;
+
+type HostStack = Stack<HostEnv>;
+
+/// One session.
+pub(crate) struct Session {
+    id: SessionId,
+    program: Arc<Program>,
+    _permit: Permit,
+    head: SessionView,
+    head_block: Block,
+    kind: Kind,
+    v6: bool,
+    table: Table,
+    /// The namespace's first address of each family; what connections come from when they do not say.
+    source: [Option<Addr>; 2],
+    options: SocketOptions,
+    what: What,
+    /// The port that it reserved.
+    bind: Option<BindId>,
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
+    /// Processes that hear of it.
+    subscribers: Vec<u32>,
+    errors: u32,
+    /// The listener that it waits at, perhaps on another worker, until a process claims it.
+    parent: Option<SessionId>,
+}
+
+/// What a session has in the stack.
+enum What {
+    Fresh,
+    Listener(Box<Listening>),
+    Conn(ConnId),
+    Datagrams(Box<Datagrams>),
+}
+
+/// All sessions of one worker.
+pub struct Sessions {
+    index: usize,
+    house: Arc<Shared>,
+    mailbox: Arc<Mailbox<Worker>>,
+    yard: Yard,
+    table: Slab<Session>,
+    lanes: Vec<Lane>,
+    belfry: Belfry,
+    /// What listens here for listeners of other workers.
+    branches: Slab<Branch>,
+    /// Listeners whose program had no room for one more session.
+    stalled: Vec<Handle<Session>>,
+    /// Datagram sessions that had more to send than one turn takes.
+    unfinished: Vec<Handle<Session>>,
+    scratch: Box<[u8]>,
+    had_work: bool,
+    report: SessionsReport,
+}
+
+/// What a worker's sessions have come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionsReport {
+    /// Sessions now.
+    pub sessions: u32,
+    /// Messages taken from processes.
+    pub messages: u64,
+    /// Messages that named no session of their sender's: most come from sessions that were just closed.
+    pub stray_messages: u64,
+    /// Events left for processes.
+    pub events: u64,
+    /// Bells rung.
+    pub bells: u64,
+    /// Programs cut off, because they wrote something impossible.
+    pub cut_off: u64,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        index: usize,
+        house: Arc<Shared>,
+        mailbox: Arc<Mailbox<Worker>>,
+        yard: Yard,
+        most: u32,
+    ) -> io::Result<Sessions> {
+        Ok(Sessions {
+            index,
+            house,
+            mailbox,
+            yard,
+            table: Slab::new(most.min(MAX_SESSIONS)),
+            lanes: Vec::new(),
+            belfry: Belfry::new()?,
+            branches: Slab::new(MAX_BRANCHES),
+            stalled: Vec::new(),
+            unfinished: Vec::new(),
+            scratch: vec![0; datagram::SCRATCH].into_boxed_slice(),
+            had_work: false,
+            report: SessionsReport::default(),
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn handle_of(&self, id: SessionId) -> Option<Handle<Session>> {
+        if clearway_shm::door::worker_of(id) != self.index {
+            return None;
+        }
+        let slot = (id >> 32) & u64::from(MAX_SESSIONS - 1);
+        Handle::from_bits(id << 32 | slot)
+    }
+
+    /// The session of this name, if it is this program's.
+    fn find(&self, program: &Arc<Program>, id: SessionId) -> Option<Handle<Session>> {
+        let handle = self.handle_of(id)?;
+        self.table.get(handle).filter(|s| Arc::ptr_eq(&s.program, program)).map(|_| handle)
+    }
+
+    /// Leaves a mark for every process that has the session.
+    fn tell(&mut self, handle: Handle<Session>, what: u32) {
+        let Sessions { table, lanes, report, .. } = self;
+        let Some(session) = table.get(handle) else { return };
+        for process in &session.subscribers {
+            if let Some(lane) = lanes.iter_mut().find(|lane| lane.process == *process) {
+                lane.leave(Message { session: session.id, what, aux: 0 });
+                report.events += 1;
+            }
+        }
+    }
+
+    fn lane(&mut self, process: u32) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.process == process)
+    }
+
+    fn on_event(&mut self, stack: &mut HostStack, event: Event) {
+        match event {
+            Event::Incoming { token, .. } => {
+                if let Some(branch) = branch::handle_of(token) {
+                    self.accept_at_branch(stack, branch);
+                } else if let Some(handle) = Handle::from_bits(token) {
+                    self.accept(stack, handle);
+                }
+            }
+            Event::Conn { conn, token, what } => self.on_conn(stack, token, conn, what),
+            Event::Udp { token, what, .. } => {
+                if let Some(handle) = Handle::from_bits(token) {
+                    self.on_udp(stack, handle, what);
+                }
+            }
+        }
+    }
+
+    /// Writers whose FIFOs have room again are told.
+    fn tell_roomy(&mut self, stack: &mut HostStack) {
+        while let Some(token) = stack.stores().1.next_roomy() {
+            if let Some(handle) = Handle::from_bits(token) {
+                self.tell(handle, event::WRITABLE);
+            }
+        }
+    }
+
+    /// Programs whose FIFOs held something impossible are cut off.
+    fn cut_hostile(&mut self, stack: &mut HostStack) {
+        let (rx, tx) = stack.stores_ref();
+        if !(rx.has_hostile() || tx.has_hostile()) {
+            return;
+        }
+        for token in rx.take_hostile().into_iter().chain(tx.take_hostile()) {
+            let session = Handle::from_bits(token).and_then(|handle| self.table.get(handle));
+            if let Some(program) = session.map(|s| Arc::clone(&s.program)) {
+                self.cut_off(&program, "an impossible position in a FIFO");
+            }
+        }
+    }
+
+    /// A program is served no more. The keeper closes its sockets, and its sessions end by that.
+    fn cut_off(&mut self, program: &Arc<Program>, why: &'static str) {
+        if !program.is_cut.swap(true, Ordering::AcqRel) {
+            self.report.cut_off += 1;
+            let number = program.number;
+            self.house.to_keeper(Box::new(move |keeper| keeper.cut_off(number, why)));
+        }
+    }
+
+    fn ring_bells(&mut self) {
+        for lane in &mut self.lanes {
+            self.report.bells += u64::from(lane.ring());
+        }
+    }
+}
+
+/// The name of a session, to processes.
+fn id_of(worker: usize, handle: Handle<Session>) -> SessionId {
+    (worker as u64) << 56 | u64::from(handle.index()) << 32 | u64::from(handle.generation().get())
+}
+
+impl Session {
+    fn token(handle: Handle<Session>) -> u64 {
+        handle.to_bits()
+    }
+
+    fn set_state(&self, bits: u32) {
+        self.head.state.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn clear_state(&self, bits: u32) {
+        self.head.state.fetch_and(!bits, Ordering::AcqRel);
+    }
+
+    /// Sets SO_ERROR.
+    fn set_error(&mut self, errno: Errno) {
+        self.errors = self.errors.wrapping_add(1) & 0xffff;
+        // A counter of 0 would look like no error.
+        self.errors = self.errors.max(1);
+        self.head.error.store(self.errors << 16 | errno as u32, Ordering::Release);
+    }
+
+    fn fail(&mut self, errno: Errno) {
+        self.set_error(errno);
+        self.clear_state(state::CONNECTING);
+        self.set_state(state::FAILED);
+    }
+}
+
+impl App<HostEnv> for Sessions {
+    type Report = SessionsReport;
+
+    fn start(&mut self, _time: Time, _stack: &mut HostStack) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn on_events(&mut self, time: Time, stack: &mut HostStack) {
+        self.had_work = self.take_messages(time, stack);
+        for handle in std::mem::take(&mut self.unfinished) {
+            self.had_work = true;
+            self.send_datagrams(stack, handle);
+        }
+        while let Some(event) = stack.next_event() {
+            self.on_event(stack, event);
+        }
+        self.tell_roomy(stack);
+        self.cut_hostile(stack);
+        self.ring_bells();
+    }
+
+    fn had_work(&self) -> bool {
+        self.had_work
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        sleep::about_to_sleep(self.house.page.sleeps(self.index));
+        !self.mailbox.has_jobs() && self.unfinished.is_empty() && self.lanes.iter().all(|lane| lane.is_quiet())
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.belfry.as_fd())
+    }
+
+    fn woke(&mut self) {
+        sleep::all_awake(self.house.page.sleeps(self.index));
+        self.belfry.settle();
+    }
+
+    fn stop(&mut self, _time: Time, stack: &mut HostStack) {
+        let all: Vec<_> = self.table.iter().map(|(handle, _)| handle).collect();
+        for handle in all {
+            self.end(stack, handle, true);
+        }
+    }
+
+    fn report(&self) -> SessionsReport {
+        SessionsReport { sessions: self.table.len(), ..self.report }
+    }
+}

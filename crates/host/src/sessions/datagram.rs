@@ -1,0 +1,326 @@
+//! Datagram sessions. A full FIFO towards the stack holds the process back; a full one towards the process leaves datagrams in the socket's queue, which
+//! drops and counts what it cannot hold.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::Handle;
+use clearway_proto::{Datagram, UdpError, UdpEvents, UdpId, UdpOut, UdpSpec};
+use clearway_shm::door::FifoPlace;
+use clearway_shm::layout::{DatagramHead, event, flags};
+use clearway_shm::record::{MAX_DATAGRAM, datagram_record_len};
+use clearway_shm::{Consumer, Hostile, Producer};
+use clearway_wire::{Addr, Endpoint};
+use nix::errno::Errno;
+
+use super::verbs::gone;
+use super::{HostStack, Session, Sessions, What};
+use crate::errno::{Refusal, of_unreachable, refuse};
+use crate::store::FifoBlocks;
+
+/// The longest payload of a record.
+pub(super) const SCRATCH: usize = MAX_DATAGRAM as usize;
+
+/// A FIFO that takes a record of any length, and another one while that is being read.
+const MIN_FIFO: u32 = 2 * datagram_record_len(MAX_DATAGRAM);
+
+/// Datagrams that one session hands over before others get their turn.
+const QUANTUM: usize = 512;
+
+/// A datagram session's part in the stack.
+pub(super) struct Datagrams {
+    /// None before it is bound.
+    pub(super) socket: Option<UdpId>,
+    rx: Producer,
+    tx: Consumer,
+    rx_blocks: FifoBlocks,
+    tx_blocks: FifoBlocks,
+    /// Datagrams may come joined (UDP_GRO).
+    gro: bool,
+}
+
+/// What came of sending one datagram.
+enum Sent {
+    /// It is the stack's, or nobody's: an error was told.
+    Gone,
+    /// The stack's queue is full.
+    Later,
+}
+
+impl Datagrams {
+    pub(super) fn places(&self) -> (FifoPlace, FifoPlace) {
+        (self.rx_blocks.place, self.tx_blocks.place)
+    }
+
+    /// Bytes in both FIFOs, and how many there may be.
+    pub(super) fn fill(&self) -> ((u32, u32), (u32, u32)) {
+        let fill = |blocks: &FifoBlocks| {
+            let head = blocks.mem.head();
+            let len = head.tail.load(Ordering::Relaxed).wrapping_sub(head.head.load(Ordering::Relaxed));
+            (len.min(blocks.place.limit), blocks.place.limit)
+        };
+        (fill(&self.rx_blocks), fill(&self.tx_blocks))
+    }
+
+    pub(super) fn end(mut self: Box<Self>, stack: &mut HostStack) {
+        if let Some(socket) = self.socket {
+            stack.udp_close(socket);
+        }
+        // Datagrams go round and round in their FIFOs.
+        self.rx_blocks.touched(u32::MAX);
+        self.tx_blocks.touched(u32::MAX);
+    }
+}
+
+impl Sessions {
+    /// Gives a new datagram session its FIFOs.
+    pub(super) fn make_datagrams(&mut self, handle: Handle<Session>) -> Result<(), Refusal> {
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let program = &session.program;
+        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let take = |len: u32| FifoBlocks::take(&program.memory, len.max(MIN_FIFO)).ok_or_else(no_memory);
+        let rx_blocks = take(program.rx_len(session.options.receive_buffer))?;
+        let tx_blocks = take(program.tx_len(session.options.send_buffer))?;
+        let (rx, tx) = (Producer::new(rx_blocks.mem.clone()), Consumer::new(tx_blocks.mem.clone()));
+        session.what = What::Datagrams(Box::new(Datagrams { socket: None, rx, tx, rx_blocks, tx_blocks, gro: false }));
+        Ok(())
+    }
+
+    pub(super) fn bind_datagrams(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        local: Endpoint,
+    ) -> Result<Endpoint, Refusal> {
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let What::Datagrams(datagrams) = &mut session.what else { return Err(gone()) };
+        let spec =
+            UdpSpec { table: session.table, local, token: Session::token(handle), v6_only: session.options.v6_only };
+        let socket = stack.udp_bind(spec)?;
+        stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
+        datagrams.socket = Some(socket);
+        Ok(stack.udp_local(socket).unwrap_or(local))
+    }
+
+    /// The session's socket; one that was never bound is bound to any address and a free port now, as on Linux.
+    fn bound(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> Result<UdpId, Refusal> {
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        match &session.what {
+            What::Datagrams(datagrams) if datagrams.socket.is_some() => datagrams.socket.ok_or_else(gone),
+            _ => {
+                let any = Endpoint::new(session.any(), 0);
+                let local = self.bind_datagrams(stack, handle, any)?;
+                let session = self.table.get_mut(handle).ok_or_else(gone)?;
+                session.local = Some(session.shown(local));
+                match &session.what {
+                    What::Datagrams(datagrams) => datagrams.socket.ok_or_else(gone),
+                    _ => Err(gone()),
+                }
+            }
+        }
+    }
+
+    pub(super) fn connect_datagrams(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        remote: Option<SocketAddr>,
+    ) -> Result<(), Refusal> {
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        let Some(remote) = remote else { return self.disconnect_datagrams(stack, handle) };
+        let peer = session.endpoint(remote)?;
+        let socket = self.bound(stack, handle)?;
+        stack.udp_connect(socket, peer)?;
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        session.remote = Some(remote);
+        session.local = stack.udp_local(socket).map(|local| session.shown(local));
+        Ok(())
+    }
+
+    fn disconnect_datagrams(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> Result<(), Refusal> {
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let What::Datagrams(datagrams) = &session.what else { return Err(gone()) };
+        if let Some(socket) = datagrams.socket {
+            stack.udp_disconnect(socket)?;
+            session.remote = None;
+            session.local = stack.udp_local(socket).map(|local| session.shown(local));
+        }
+        Ok(())
+    }
+
+    /// Hands the stack what the process has written, until it takes no more.
+    pub(super) fn send_datagrams(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let socket = match self.bound(stack, handle) {
+            Ok(socket) => socket,
+            Err(refusal) => return self.error_later(handle, refusal.errno),
+        };
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let What::Datagrams(datagrams) = &mut session.what else { return };
+        datagrams.tx.attend();
+        let mut failed = None;
+        let mut left = QUANTUM;
+        let outcome = loop {
+            match datagrams.tx.datagram() {
+                Ok(Some(_)) if left == 0 => break Ok(true),
+                Ok(Some(head)) => match datagrams.hand_over(stack, socket, &head, &mut self.scratch) {
+                    Ok((Sent::Gone, error)) => {
+                        failed = error.or(failed);
+                        datagrams.tx.consume_datagram(&head);
+                        left -= 1;
+                    }
+                    Ok((Sent::Later, _)) => break Ok(false),
+                    Err(Hostile) => break Err(Hostile),
+                },
+                Ok(None) => break Ok(false),
+                Err(Hostile) => break Err(Hostile),
+            }
+        };
+        let wants_room = datagrams.tx.room_wanted(datagrams.tx_blocks.place.limit / 2);
+        let program = Arc::clone(&session.program);
+        match outcome {
+            Ok(true) => self.unfinished.push(handle),
+            Ok(false) => {}
+            Err(Hostile) => return self.cut_off(&program, "an impossible datagram in a FIFO"),
+        }
+        if let Some(errno) = failed {
+            self.error_later(handle, errno);
+        }
+        if wants_room {
+            self.tell(handle, event::WRITABLE);
+        }
+    }
+
+    /// Hands the process what the stack has received, as long as there is room.
+    pub(super) fn deliver_datagrams(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let What::Datagrams(datagrams) = &mut session.what else { return };
+        let Some(socket) = datagrams.socket else { return };
+        let gro = session.head.flags.load(Ordering::Relaxed) & flags::UDP_GRO != 0;
+        if datagrams.gro != gro {
+            datagrams.gro = gro;
+            let _ = stack.udp_set_gro(socket, gro);
+        }
+        let outcome = datagrams.take_from(stack, socket);
+        let dropped = stack.udp_dropped(socket).unwrap_or(0);
+        session.head.rx_drops.store(dropped as u32, Ordering::Release);
+        match outcome {
+            Ok(true) if datagrams.rx.kick() => self.tell(handle, event::READABLE),
+            Ok(_) => {}
+            Err(Hostile) => {
+                let program = Arc::clone(&session.program);
+                self.cut_off(&program, "an impossible position in a FIFO");
+            }
+        }
+    }
+
+    /// Events of the stack for a UDP socket.
+    pub(super) fn on_udp(&mut self, stack: &mut HostStack, handle: Handle<Session>, what: UdpEvents) {
+        if what.has(UdpEvents::READABLE) {
+            self.deliver_datagrams(stack, handle);
+        }
+        if what.has(UdpEvents::WRITABLE) {
+            self.send_datagrams(stack, handle);
+        }
+        if what.has(UdpEvents::ERROR) {
+            let socket = match self.table.get(handle).map(|s| &s.what) {
+                Some(What::Datagrams(datagrams)) => datagrams.socket,
+                _ => None,
+            };
+            if let Some(why) = socket.and_then(|socket| stack.udp_error(socket)) {
+                self.error_later(handle, of_unreachable(why));
+            }
+        }
+    }
+}
+
+impl Datagrams {
+    fn hand_over(
+        &mut self,
+        stack: &mut HostStack,
+        socket: UdpId,
+        head: &DatagramHead,
+        scratch: &mut [u8],
+    ) -> Result<(Sent, Option<Errno>), Hostile> {
+        let Some((to, from)) = addresses(head) else { return Ok((Sent::Gone, Some(Errno::EAFNOSUPPORT))) };
+        let len = self.tx.peek_datagram(head, 0, scratch)?;
+        let out = UdpOut {
+            to,
+            from,
+            tos: (head.tos != 0).then_some(head.tos),
+            ttl: (head.ttl != 0).then_some(head.ttl),
+            segment_size: head.segment_size,
+        };
+        match stack.udp_send_with(socket, &out, &scratch[..len]) {
+            Ok(()) => Ok((Sent::Gone, None)),
+            Err(UdpError::Full) => Ok((Sent::Later, None)),
+            Err(why) => Ok((Sent::Gone, Some(send_errno(why)))),
+        }
+    }
+
+    /// Takes datagrams from the stack into the FIFO. True: there were some.
+    fn take_from(&mut self, stack: &mut HostStack, socket: UdpId) -> Result<bool, Hostile> {
+        let mut any = false;
+        loop {
+            // Room for the longest is asked for, because a datagram that was taken from the stack cannot be put back.
+            if !self.has_room()? {
+                return Ok(any);
+            }
+            let Some(datagram) = stack.udp_recv(socket) else { return Ok(any) };
+            let head = head_of(&datagram);
+            any |= self.rx.push_datagram(head, &[IoSlice::new(datagram.payload)])?;
+        }
+    }
+
+    fn has_room(&mut self) -> Result<bool, Hostile> {
+        const WANTED: u32 = datagram_record_len(MAX_DATAGRAM);
+        if self.rx.room()? >= WANTED {
+            return Ok(true);
+        }
+        self.rx.ask_room();
+        Ok(self.rx.room()? >= WANTED)
+    }
+}
+
+/// Where a datagram goes (None: the connected peer) and what it comes from (None: the stack chooses).
+fn addresses(head: &DatagramHead) -> Option<(Option<Endpoint>, Option<Addr>)> {
+    let addr = |bytes: &[u8; 16], family: u8| match family {
+        4 => Some(Addr::v4([bytes[0], bytes[1], bytes[2], bytes[3]])),
+        6 => Some(Addr::v6(*bytes)),
+        _ => None,
+    };
+    let is_zero = |bytes: &[u8; 16]| bytes.iter().all(|b| *b == 0);
+    if head.family == 0 {
+        return Some((None, None));
+    }
+    let to = Endpoint::new(addr(&head.peer, head.family)?, head.port);
+    let from = if is_zero(&head.local) { None } else { addr(&head.local, head.family) };
+    Some((Some(to), from))
+}
+
+fn head_of(datagram: &Datagram<'_>) -> DatagramHead {
+    let bytes = |addr: &Addr| {
+        let mut bytes = [0; 16];
+        let wire = addr.wire_bytes();
+        bytes[..wire.len()].copy_from_slice(wire);
+        bytes
+    };
+    let mut head = DatagramHead::default();
+    (head.port, head.segment_size) = (datagram.from.port, datagram.segment_size);
+    (head.tos, head.ttl) = (datagram.tos, datagram.ttl);
+    head.family = if datagram.from.addr.is_v4() { 4 } else { 6 };
+    // Linux counts interfaces from 1.
+    head.iface = u32::from(datagram.iface.0) + 1;
+    (head.peer, head.local) = (bytes(&datagram.from.addr), bytes(&datagram.to));
+    head
+}
+
+/// Linux's number for a datagram that could not be sent.
+fn send_errno(why: UdpError) -> Errno {
+    match why {
+        // Neither a destination nor a peer.
+        UdpError::BadAddress => Errno::EINVAL,
+        other => Refusal::from(other).errno,
+    }
+}

@@ -1,0 +1,63 @@
+//! The rings between this worker and one process.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_shm::bell::Ringer;
+use clearway_shm::layout::Message;
+use clearway_shm::{Bell, Hostile, LaneView, RingConsumer, RingProducer, sleep};
+
+use crate::program::Program;
+
+/// One process as this worker reaches it.
+pub(crate) struct Lane {
+    pub(crate) process: u32,
+    pub(crate) program: Arc<Program>,
+    view: LaneView,
+    requests: RingConsumer,
+    events: RingProducer,
+    bell: Arc<Ringer>,
+    /// What the process rings when this worker sleeps; nobody else's.
+    pub(super) our_bell: Bell,
+    // Events were left since the bell was last thought of.
+    has_news: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(
+        process: u32,
+        program: Arc<Program>,
+        view: LaneView,
+        (requests, events): (RingConsumer, RingProducer),
+        (bell, our_bell): (Arc<Ringer>, Bell),
+    ) -> Lane {
+        Lane { process, program, view, requests, events, bell, our_bell, has_news: false }
+    }
+
+    /// Leaves an event. When there is no room the process is told to look at everything.
+    pub(super) fn leave(&mut self, message: Message) {
+        self.has_news = true;
+        if self.events.push(message).is_err() {
+            self.view.overflow.store(1, Ordering::Release);
+        }
+    }
+
+    /// Wakes the process, if it sleeps and there is news. True: its bell was rung.
+    pub(super) fn ring(&mut self) -> bool {
+        if !std::mem::take(&mut self.has_news) || !sleep::is_asleep(&self.view.sleepers) {
+            return false;
+        }
+        self.bell.ring();
+        true
+    }
+
+    /// The next message of the process.
+    pub(super) fn next(&mut self) -> Result<Option<Message>, Hostile> {
+        self.requests.pop()
+    }
+
+    /// Whether the process left nothing. One that is served no more has nothing to say.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.requests.is_empty() || self.program.is_cut.load(Ordering::Relaxed)
+    }
+}

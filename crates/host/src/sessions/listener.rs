@@ -1,0 +1,246 @@
+//! Listeners, and connections that wait to be accepted.
+
+use std::sync::Arc;
+
+use clearway_base::Handle;
+use clearway_proto::{ListenSpec, ListenerId};
+use clearway_shm::Producer;
+use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
+use clearway_shm::layout::{AcceptRecord, event, state};
+use clearway_wire::Endpoint;
+use nix::errno::Errno;
+
+use super::verbs::{Birth, conn_options, gone};
+use super::{HostStack, Session, Sessions, What};
+use crate::errno::{Refusal, refuse};
+use crate::program::{Permit, Program, Thing};
+use crate::store::{FifoBlocks, Sizes};
+
+/// Connections that may wait at one listener at most, whatever the program asks (net.core.somaxconn).
+const MAX_BACKLOG: u32 = 4096;
+
+/// A listening session's part in the stack.
+pub(super) struct Listening {
+    listener: ListenerId,
+    end: Producer,
+    blocks: FifoBlocks,
+    _permit: Permit,
+    /// Sessions whose records were written and that no process has claimed.
+    waiting: Vec<SessionId>,
+}
+
+const RECORD: u32 = size_of::<AcceptRecord>() as u32;
+
+impl Listening {
+    pub(super) fn place(&self) -> FifoPlace {
+        self.blocks.place
+    }
+
+    /// Connections that wait, and how many may.
+    pub(super) fn fill(&self) -> (u32, u32) {
+        (self.waiting.len() as u32, self.blocks.place.limit / RECORD)
+    }
+
+    pub(super) fn claimed(&mut self, child: SessionId) {
+        self.waiting.retain(|id| *id != child);
+    }
+
+    /// Whether one more record fits.
+    fn has_room(&mut self) -> Result<bool, clearway_shm::Hostile> {
+        if self.waiting.len() as u32 >= self.blocks.place.limit / RECORD {
+            return Ok(false);
+        }
+        if self.end.room()? >= RECORD {
+            return Ok(true);
+        }
+        self.end.ask_room();
+        Ok(self.end.room()? >= RECORD)
+    }
+}
+
+impl Sessions {
+    /// Listens.
+    pub(crate) fn listen(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+        backlog: u32,
+    ) -> Result<door::Session, Refusal> {
+        let handle = self.session(program, id)?;
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        match (&session.what, session.kind) {
+            (_, Kind::Datagram) => return Err(refuse(Errno::EOPNOTSUPP, "datagram sockets do not listen")),
+            // Linux changes the backlog of a listener in place; ours stays as it was made.
+            (What::Listener(_), _) => return self.describe(stack, handle),
+            (What::Conn(_), _) => return Err(refuse(Errno::EINVAL, "the socket is connected")),
+            _ => {}
+        }
+        let backlog = backlog.clamp(1, MAX_BACKLOG);
+        let permit = Permit::take(program, Thing::Listener)
+            .ok_or_else(|| refuse(Errno::ENOBUFS, "the program has all listeners that it may (limits.listeners)"))?;
+        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let workers = self.house.workers.len() as u32;
+        let blocks = FifoBlocks::take(&program.memory, backlog * workers * RECORD).ok_or_else(no_memory)?;
+        // A socket that was never bound listens on any address and a free port, as on Linux.
+        let (bind, any) = (session.bind, Endpoint::new(session.any(), 0));
+        let bind = match bind {
+            Some(bind) => bind,
+            None => {
+                self.bind_stream(stack, handle, any)?;
+                self.table.get(handle).and_then(|s| s.bind).ok_or_else(gone)?
+            }
+        };
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let token = Session::token(handle);
+        let spec = ListenSpec {
+            table: session.table,
+            local: any,
+            v6_only: session.options.v6_only,
+            backlog,
+            token,
+            options: conn_options(&session.options, None),
+        };
+        let listener = stack.listen_bound(bind, spec)?;
+        let sizes = Sizes {
+            rx: program.rx_len(session.options.receive_buffer),
+            tx: program.tx_len(session.options.send_buffer),
+        };
+        self.yard.listen(token, program.memory.clone(), sizes);
+        let end = Producer::new(blocks.mem.clone());
+        let listening = Listening { listener, end, blocks, _permit: permit, waiting: Vec::new() };
+        session.what = What::Listener(Box::new(listening));
+        session.local = stack.listener_local(listener).map(|local| session.shown(local));
+        session.set_state(state::LISTENING | state::BOUND);
+        self.branch_out(stack, handle, spec, sizes);
+        self.describe(stack, handle)
+    }
+
+    /// Takes connections from the stack as long as there is room for their records.
+    pub(super) fn accept(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let mut any = false;
+        loop {
+            let Some(session) = self.table.get_mut(handle) else { return };
+            let What::Listener(listening) = &mut session.what else { return };
+            let listener = listening.listener;
+            match listening.has_room() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => {
+                    let program = Arc::clone(&session.program);
+                    self.cut_off(&program, "an impossible position in an accept FIFO");
+                    return;
+                }
+            }
+            let parent = session.id;
+            let (program, v6, options) = (Arc::clone(&session.program), session.v6, session.options);
+            let Some(permit) = Permit::take(&program, Thing::Session) else {
+                // Tried again when one of the program's sessions is gone.
+                if !self.stalled.contains(&handle) {
+                    self.stalled.push(handle);
+                }
+                break;
+            };
+            let Some(conn) = stack.accept(listener) else { break };
+            let birth = Birth { kind: Kind::Stream, v6, options };
+            match self.make(stack, &program, permit, birth) {
+                Ok(child) => {
+                    self.adopt(stack, parent, child, conn);
+                    // There is room: it was looked at before, and only we fill it.
+                    let id = super::id_of(self.index, child);
+                    if self.admit(handle, id) {
+                        any = true;
+                    } else {
+                        self.end(stack, child, true);
+                    }
+                }
+                // No memory for a session: the peer learns that nobody takes it.
+                Err(_) => stack.abort(conn),
+            }
+        }
+        if any {
+            self.tell_of_waiting(handle);
+        }
+    }
+
+    /// A connection of the stack becomes the session `child`, which waits at its listener.
+    pub(super) fn adopt(
+        &mut self,
+        stack: &mut HostStack,
+        parent: SessionId,
+        child: Handle<Session>,
+        conn: clearway_proto::ConnId,
+    ) {
+        let token = Session::token(child);
+        stack.set_token(conn, token);
+        if let Some((rx, tx)) = stack.queues_mut(conn) {
+            rx.set_token(token);
+            tx.set_token(token);
+        }
+        let Some(session) = self.table.get_mut(child) else { return };
+        session.what = What::Conn(conn);
+        session.parent = Some(parent);
+        session.local = stack.local(conn).map(|e| session.shown(e));
+        session.remote = stack.remote(conn).map(|e| session.shown(e));
+        session.set_state(state::CONNECTED | state::BOUND);
+        if !session.options.quick_ack {
+            stack.set_quick_ack(conn, false);
+        }
+        self.settle_adopted(stack, child, conn);
+    }
+
+    /// Leaves the record of a connection that waits. False: there is no room for it.
+    pub(super) fn admit(&mut self, listener: Handle<Session>, child: SessionId) -> bool {
+        let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) else { return false };
+        if !matches!(listening.has_room(), Ok(true)) {
+            return false;
+        }
+        let is_there = matches!(listening.end.push_accept(AcceptRecord::new(child)), Ok(true));
+        if is_there {
+            listening.waiting.push(child);
+        }
+        is_there
+    }
+
+    pub(super) fn tell_of_waiting(&mut self, listener: Handle<Session>) {
+        let Some(What::Listener(listening)) = self.table.get(listener).map(|s| &s.what) else { return };
+        if listening.end.kick() {
+            self.tell(listener, event::READABLE);
+        }
+    }
+
+    /// What happened to the connection before it was a session: it may be readable, closed or failed already.
+    fn settle_adopted(&mut self, stack: &mut HostStack, child: Handle<Session>, conn: clearway_proto::ConnId) {
+        let Some(session) = self.table.get_mut(child) else { return };
+        if stack.peer_closed(conn) {
+            session.set_state(state::PEER_CLOSED);
+        }
+        if let Some(failure) = stack.failure(conn) {
+            session.fail(crate::errno::of_failure(failure));
+        }
+    }
+
+    /// Stops listening. Connections that nobody claimed are reset, as Linux does.
+    pub(super) fn end_listening(
+        &mut self,
+        stack: &mut HostStack,
+        (handle, id): (Handle<Session>, SessionId),
+        program: &Arc<Program>,
+        listening: Box<Listening>,
+    ) {
+        self.stalled.retain(|h| *h != handle);
+        stack.unlisten(listening.listener);
+        self.yard.forget(Session::token(handle));
+        for child in listening.waiting {
+            self.end_child(stack, program, child);
+        }
+        self.cut_branches(id);
+    }
+
+    /// A program has room for sessions again.
+    pub(super) fn retry_stalled(&mut self, stack: &mut HostStack) {
+        for handle in std::mem::take(&mut self.stalled) {
+            self.accept(stack, handle);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What processes leave in their rings.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::Handle;
+use clearway_engine::Time;
+use clearway_proto::ConnId;
+use clearway_shm::layout::{Message, request};
+
+use super::{HostStack, Session, Sessions, What};
+
+/// Messages of one process that are taken in one turn.
+const QUANTUM: usize = 256;
+
+/// The largest step in which a window can be said (RFC 7323 2.3).
+const MAX_STEP: u32 = 1 << 14;
+
+impl Sessions {
+    /// Takes messages of all processes. True: there were some.
+    pub(super) fn take_messages(&mut self, time: Time, stack: &mut HostStack) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        // By index: what a message leads to may need all of `self`. Lanes come and go between turns only.
+        while at < self.lanes.len() {
+            for _ in 0..QUANTUM {
+                let lane = &mut self.lanes[at];
+                if lane.program.is_cut.load(Ordering::Relaxed) {
+                    break;
+                }
+                match lane.next() {
+                    Ok(None) => break,
+                    Ok(Some(message)) => {
+                        any = true;
+                        self.report.messages += 1;
+                        let program = Arc::clone(&self.lanes[at].program);
+                        match self.find(&program, message.session) {
+                            Some(handle) => self.on_message(time, stack, handle, message),
+                            None => self.report.stray_messages += 1,
+                        }
+                    }
+                    Err(_) => {
+                        let program = Arc::clone(&lane.program);
+                        self.cut_off(&program, "an impossible position in a ring");
+                        break;
+                    }
+                }
+            }
+            at += 1;
+        }
+        any
+    }
+
+    fn on_message(&mut self, time: Time, stack: &mut HostStack, handle: Handle<Session>, message: Message) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        match (message.what, &mut session.what) {
+            (request::WROTE, What::Conn(conn)) => {
+                let conn = *conn;
+                if let Some((_, tx)) = stack.queues(conn) {
+                    tx.attend();
+                }
+                // A connection that failed or was shut down sends no more; the process sees that in the session's state.
+                let _ = stack.wrote(conn);
+            }
+            (request::WROTE, What::Datagrams(_)) => self.send_datagrams(stack, handle),
+            (request::CONSUMED, What::Conn(conn)) => consumed(stack, *conn),
+            (request::CONSUMED, What::Listener(_)) => self.accept(stack, handle),
+            (request::CONSUMED, What::Datagrams(_)) => self.deliver_datagrams(stack, handle),
+            (request::SHUT_WRITE, What::Conn(_)) => self.shut_write(time, stack, handle),
+            // Reading ends on the process's side; the stream is not told (as on Linux).
+            (request::SHUT_READ, _) => {}
+            (request::URGENT, What::Conn(conn)) => {
+                let _ = stack.wrote(*conn);
+            }
+            _ => self.report.stray_messages += 1,
+        }
+    }
+}
+
+/// The process has read. When that opens the window too little for the peer to be told now, the process is asked to tell of its reading again.
+fn consumed(stack: &mut HostStack, conn: ConnId) {
+    loop {
+        stack.consumed(conn, 0);
+        let promised = stack.info(conn).map_or(0, |info| info.rcv_wnd);
+        let Some((rx, _)) = stack.queues(conn) else { return };
+        let (limit, room) = rx.limit_and_room();
+        // Half of all is always worth a window update (RFC 9293 3.8.6.2.2); a window is said in steps of 2^14 bytes at most.
+        let is_told = room >= promised.saturating_add(limit / 2).saturating_add(MAX_STEP);
+        if is_told || promised >= limit / 2 {
+            return;
+        }
+        rx.ask_room();
+        if rx.limit_and_room().1 == room {
+            return;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What `show` answers: each view gathers from the workers and the keeper, and gives text and JSON of the same rows.
+
+mod counters;
+mod grid;
+mod host;
+mod interfaces;
+mod programs;
+mod routes;
+mod sessions;
+
+use clearway_command::Show;
+use clearway_proto::Table;
+use serde_json::json;
+
+use crate::control::{CommandError, ControlOptions, Output, View};
+use crate::house::HouseHandle;
+
+pub(crate) use counters::Baselines;
+pub(crate) use interfaces::counters;
+
+/// Where the views look.
+pub(crate) struct Look<'a> {
+    house: &'a HouseHandle,
+    options: &'a ControlOptions,
+    view: View<'a>,
+}
+
+/// One view.
+pub(crate) fn show(
+    house: &HouseHandle,
+    options: &ControlOptions,
+    view: View<'_>,
+    what: &Show,
+) -> Result<Output, CommandError> {
+    let look = Look { house, options, view };
+    match what {
+        Show::Version => Ok(look.version()),
+        Show::Plugins => Ok(look.plugins()),
+        Show::Settings => Ok(look.settings()),
+        Show::Interface { interface } => look.interfaces(interface.as_deref()),
+        Show::InterfaceAddress { interface } => look.addresses(interface.as_deref()),
+        Show::RxPlacement => look.rx_placement(),
+        Show::Neighbors { version } => look.neighbors(*version),
+        Show::Fib { version, table, prefix } => look.fib(*version, *table, *prefix),
+        Show::Tables => look.tables(),
+        Show::Session { verbose } => look.sessions(*verbose),
+        Show::App { verbose } => look.apps(*verbose),
+        Show::Namespaces => Ok(look.namespaces()),
+        Show::Segments => look.segments(),
+        Show::Explain { pid } => look.explain(*pid),
+        Show::Errors { all } => look.errors(*all),
+        Show::Buffers => look.buffers(),
+        Show::Tcp => look.tcp(),
+        Show::Udp => look.udp(),
+        Show::Threads => look.threads(),
+        Show::Acl => look.acl(),
+        Show::Pcap => Ok(look.pcap()),
+    }
+}
+
+impl Look<'_> {
+    /// The number that people gave a table.
+    fn table(&self, table: Table) -> u32 {
+        self.view.tables.number(table)
+    }
+
+    /// The name of an interface.
+    fn name(&self, iface: clearway_pkt::Iface) -> String {
+        let interfaces = self.house.interfaces();
+        let interfaces = crate::control::locked(&interfaces);
+        interfaces.by_iface(iface).map_or_else(|| iface.0.to_string(), |entry| entry.name.clone())
+    }
+
+    fn version(&self) -> Output {
+        let version = &self.options.version;
+        Output::new(format!("{version}\n"), json!({ "version": version }))
+    }
+
+    fn plugins(&self) -> Output {
+        let there = ["acl", "capture", "loopback", "pcap", "tap", "tun"];
+        let absent = ["dpdk"];
+        let mut grid = grid::Grid::new(&["Part", "State"]);
+        there.iter().for_each(|name| grid.row([(*name).into(), "built in".into()]));
+        absent.iter().for_each(|name| grid.row([(*name).into(), "not built in".into()]));
+        Output::new(grid.text(), json!({ "built-in": there, "not-built-in": absent }))
+    }
+
+    fn settings(&self) -> Output {
+        let mut grid = grid::Grid::new(&["Setting", "Value"]);
+        self.options.settings.iter().for_each(|(key, value)| grid.row([key.clone(), value.clone()]));
+        let json: serde_json::Map<_, _> =
+            self.options.settings.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+        Output::new(grid.text(), json.into())
+    }
+}

@@ -1,0 +1,134 @@
+//! Counters of the stacks, summed over the workers, less what they were when they were cleared.
+
+use clearway_dev::DevCounters;
+use clearway_pkt::Iface;
+use clearway_proto::Counters;
+use serde_json::{Map, Value, json};
+
+use super::Look;
+use super::grid::Grid;
+use crate::control::{CommandError, Output};
+use crate::house::HouseHandle;
+
+/// Names with their counts.
+pub(crate) type Rows = Vec<(&'static str, u64)>;
+
+/// What counters were when they were cleared. They themselves only grow.
+#[derive(Default)]
+pub(crate) struct Baselines {
+    pub(crate) errors: Rows,
+    pub(crate) tcp: Rows,
+    pub(crate) interfaces: Vec<(Iface, DevCounters)>,
+}
+
+/// Lists fields of counters by their names.
+macro_rules! rows {
+    ($counters:expr; $($field:ident),* $(,)?) => {
+        vec![$((stringify!($field), $counters.$field)),*]
+    };
+}
+
+fn tcp_rows(counters: &Counters) -> Rows {
+    rows![counters.tcp;
+        segs_in, segs_out, retransmitted_segs, active_opens, passive_opens, attempt_fails, established_resets, resets_out,
+        syn_cookies_sent, syn_cookies_accepted, syn_cookies_failed, challenge_acks, challenge_acks_limited,
+        syn_acks_repeated, half_open_timeouts, retransmit_timeouts, fast_recoveries, sack_reneged, timeouts,
+        window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted, time_wait_evicted,
+        time_wait_reused, broken,
+    ]
+}
+
+fn udp_rows(counters: &Counters) -> Rows {
+    rows![counters.udp; datagrams_in, datagrams_out, send_failures]
+}
+
+fn drop_rows(counters: &Counters) -> Rows {
+    counters.each_drop().map(|(why, count)| (why.name(), count)).collect()
+}
+
+/// Rows of all workers in one.
+fn gather(house: &HouseHandle, rows: fn(&Counters) -> Rows) -> Result<Rows, CommandError> {
+    let mut all = house.ask_all(move |worker| rows(worker.stack().counters()))?.into_iter();
+    let mut sum = all.next().unwrap_or_default();
+    for more in all {
+        sum.iter_mut().zip(more).for_each(|(sum, more)| sum.1 += more.1);
+    }
+    Ok(sum)
+}
+
+fn less(mut rows: Rows, baseline: &Rows) -> Rows {
+    rows.iter_mut().zip(baseline).for_each(|(row, before)| row.1 = row.1.saturating_sub(before.1));
+    rows
+}
+
+impl Baselines {
+    /// Counts TCP from here.
+    pub(crate) fn clear_tcp(&mut self, house: &HouseHandle) -> Result<(), CommandError> {
+        self.tcp = gather(house, tcp_rows)?;
+        Ok(())
+    }
+
+    /// Counts drops from here.
+    pub(crate) fn clear_errors(&mut self, house: &HouseHandle) -> Result<(), CommandError> {
+        self.errors = gather(house, drop_rows)?;
+        Ok(())
+    }
+
+    /// Counts an interface from here.
+    pub(crate) fn set_interface(&mut self, iface: Iface, counters: DevCounters) {
+        self.interfaces.retain(|(known, _)| *known != iface);
+        self.interfaces.push((iface, counters));
+    }
+
+    /// The interface is gone; its number may be given to another.
+    pub(crate) fn forget(&mut self, iface: Iface) {
+        self.interfaces.retain(|(known, _)| *known != iface);
+    }
+
+    /// What an interface had counted when it was cleared.
+    pub(crate) fn interface(&self, iface: Iface) -> DevCounters {
+        self.interfaces.iter().find(|(known, _)| *known == iface).map(|(_, counters)| *counters).unwrap_or_default()
+    }
+}
+
+impl Look<'_> {
+    pub(super) fn tcp(&self) -> Result<Output, CommandError> {
+        let rows = less(gather(self.house, tcp_rows)?, &self.view.baselines.tcp);
+        let held = self.house.ask_all(|worker| worker.stack().population())?;
+        let held: Rows = vec![
+            ("connections", held.iter().map(|p| u64::from(p.connections)).sum()),
+            ("half_open", held.iter().map(|p| u64::from(p.half_open)).sum()),
+            ("time_wait", held.iter().map(|p| u64::from(p.time_wait)).sum()),
+            ("orphans", held.iter().map(|p| u64::from(p.orphans)).sum()),
+            ("listeners", held.iter().map(|p| u64::from(p.listeners)).sum()),
+        ];
+        Ok(listed("tcp", &[held, rows].concat()))
+    }
+
+    pub(super) fn udp(&self) -> Result<Output, CommandError> {
+        let mut rows = gather(self.house, udp_rows)?;
+        let sockets = self.house.ask_all(|worker| u64::from(worker.stack().population().udp_sockets))?;
+        rows.insert(0, ("sockets", sockets.iter().sum()));
+        Ok(listed("udp", &rows))
+    }
+
+    pub(super) fn errors(&self, all: bool) -> Result<Output, CommandError> {
+        let mut rows = less(gather(self.house, drop_rows)?, &self.view.baselines.errors);
+        rows.push(("acl-denied", self.view.packets.denied()));
+        rows.retain(|(_, count)| all || *count > 0);
+        let mut grid = Grid::new(&[">Packets", "Reason"]);
+        rows.iter().for_each(|(name, count)| grid.row([count.to_string(), (*name).into()]));
+        Ok(Output::new(grid.text_or("No packet was dropped."), json!({ "errors": object(&rows) })))
+    }
+}
+
+fn listed(name: &str, rows: &Rows) -> Output {
+    let mut grid = Grid::new(&["Counter", ">Value"]);
+    rows.iter().for_each(|(name, count)| grid.row([name.replace('_', "-"), count.to_string()]));
+    Output::new(grid.text(), json!({ name: object(rows) }))
+}
+
+fn object(rows: &Rows) -> Value {
+    let entries = rows.iter().map(|(name, count)| (name.replace('_', "-"), Value::from(*count)));
+    Value::Object(entries.collect::<Map<_, _>>())
+}

@@ -1,0 +1,75 @@
+//! The host itself: its workers, buffers, rules and captures.
+
+use serde_json::{Value, json};
+
+use super::Look;
+use super::grid::Grid;
+use super::interfaces::mode_name;
+use crate::control::{CommandError, Output};
+
+impl Look<'_> {
+    pub(super) fn threads(&self) -> Result<Output, CommandError> {
+        let rows = self.house.ask_all(|worker| {
+            let (turns, sleeps) = worker.engine().turns_and_sleeps();
+            (worker.engine().mode(), turns, sleeps, worker.sessions().count())
+        })?;
+        let mut grid = Grid::new(&[">Worker", ">Core", "Mode", ">Turns", ">Sleeps", ">Sessions"]);
+        let mut json = Vec::new();
+        for (worker, (mode, turns, sleeps, sessions)) in rows.into_iter().enumerate() {
+            let core = self.options.cores.get(worker).copied().flatten();
+            let shown = core.map_or("any".into(), |core| core.to_string());
+            let mode = mode_name(mode);
+            grid.row([
+                worker.to_string(),
+                shown,
+                mode.into(),
+                turns.to_string(),
+                sleeps.to_string(),
+                sessions.to_string(),
+            ]);
+            json.push(json!({ "worker": worker, "core": core, "mode": mode, "turns": turns, "sleeps": sleeps, "sessions": sessions }));
+        }
+        Ok(Output::new(grid.text(), json!({ "threads": json })))
+    }
+
+    pub(super) fn buffers(&self) -> Result<Output, CommandError> {
+        let rows = self.house.ask_all(|worker| {
+            let pool = worker.pool();
+            [("small", pool.small()), ("large", pool.large())]
+                .map(|(size, pool)| (size, pool.buf_len(), pool.count(), pool.available()))
+        })?;
+        let mut grid = Grid::new(&[">Worker", "Size", ">Bytes", ">Buffers", ">Free"]);
+        let mut json = Vec::new();
+        for (worker, pools) in rows.into_iter().enumerate() {
+            for (size, len, count, free) in pools {
+                grid.row([worker.to_string(), size.into(), len.to_string(), count.to_string(), free.to_string()]);
+                json.push(json!({ "worker": worker, "size": size, "bytes": len, "buffers": count, "free": free }));
+            }
+        }
+        Ok(Output::new(grid.text(), json!({ "buffers": json })))
+    }
+
+    pub(super) fn acl(&self) -> Result<Output, CommandError> {
+        let rules = self.view.packets.rules();
+        let mut grid = Grid::new(&[">Rule", "Action", "What", ">Packets", ">Bytes"]);
+        let mut json: Vec<Value> = Vec::new();
+        for (number, rule) in rules.iter().enumerate() {
+            let (action, what) = (rule.action(), rule.text(|iface| self.name(iface)));
+            grid.row([
+                number.to_string(),
+                action.into(),
+                what.clone(),
+                rule.packets.to_string(),
+                rule.bytes.to_string(),
+            ]);
+            json.push(
+                json!({ "rule": number, "action": action, "what": what, "packets": rule.packets, "bytes": rule.bytes }),
+            );
+        }
+        Ok(Output::new(grid.text_or("There is no rule: every packet passes."), json!({ "rules": json })))
+    }
+
+    pub(super) fn pcap(&self) -> Output {
+        self.view.packets.status()
+    }
+}

@@ -1,0 +1,45 @@
+//! Where the stack's bytes live: in the programs' own FIFOs. Received payload is copied straight into one, and what is sent is peeked straight from one.
+
+mod rx;
+mod tx;
+mod yard;
+
+pub use rx::{FifoRx, RxFifo};
+pub use tx::{FifoTx, TxFifo};
+pub use yard::{Sizes, Yard};
+
+use clearway_shm::FifoMem;
+use clearway_shm::door::FifoPlace;
+use clearway_shm::fifo::MIN_CAPACITY;
+
+use crate::memory::{Block, Memory};
+
+/// Bytes of a FIFO's words.
+const HEAD_LEN: u32 = size_of::<clearway_shm::layout::FifoHead>() as u32;
+
+/// The memory of one FIFO, empty and new. Given back when this is dropped.
+pub struct FifoBlocks {
+    /// Where it lies, for the process.
+    pub place: FifoPlace,
+    /// Where it lies, for us.
+    pub mem: FifoMem,
+    data: Block,
+    _head: Block,
+}
+
+impl FifoBlocks {
+    /// Takes memory for a FIFO of which `limit` bytes may be filled.
+    pub fn take(memory: &Memory, limit: u32) -> Option<FifoBlocks> {
+        let capacity = limit.max(MIN_CAPACITY).checked_next_power_of_two()?;
+        let (head, data) = (memory.take(HEAD_LEN)?, memory.take(capacity)?);
+        let place = FifoPlace { head: head.place(), data: data.place(), capacity, limit };
+        let mem = FifoMem::new(head.segment(), data.segment(), &place).ok()?;
+        mem.clear();
+        Some(FifoBlocks { place, mem, data, _head: head })
+    }
+
+    /// So many of its bytes were used.
+    pub fn touched(&mut self, bytes: u32) {
+        self.data.touched(bytes);
+    }
+}

@@ -1,0 +1,203 @@
+//! Received bytes.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use clearway_pkt::{Buf, PoolBuf};
+use clearway_proto::RxStore;
+use clearway_shm::door::FifoPlace;
+use clearway_shm::{Hostile, Producer};
+
+use super::{FifoBlocks, Yard};
+
+/// Receive FIFOs. The window is what is free in them, which grows while the process reads.
+pub struct FifoRx {
+    yard: Yard,
+    largest: u32,
+    // A window is said in steps of 2^scale, and a promise may be rounded up by less than one (RFC 7323 2.3): so much is never promised.
+    slack: u32,
+    // Owners whose FIFO held something impossible.
+    hostile: RefCell<Vec<u64>>,
+}
+
+/// One connection's receive FIFO.
+pub struct RxFifo {
+    token: Cell<u64>,
+    place: FifoPlace,
+    /// None: nobody will ever read it, and its memory is given back.
+    live: RefCell<Option<Live>>,
+    /// Bytes that nobody had read then.
+    left: Cell<u32>,
+    // The furthest byte ever written, up to the capacity: how much memory was touched.
+    reach: u32,
+    // The program cannot be trusted; nothing is read from its memory any more.
+    is_broken: Cell<bool>,
+}
+
+struct Live {
+    end: Producer,
+    blocks: FifoBlocks,
+}
+
+impl FifoRx {
+    /// FIFOs as `yard` plans them, of which none may be filled beyond `largest` bytes.
+    pub fn new(yard: Yard, largest: u32) -> FifoRx {
+        // The smallest shift with which `largest` fits the 16 bits of the window field.
+        let scale = (u32::BITS - largest.leading_zeros()).saturating_sub(u16::BITS);
+        FifoRx { yard, largest, slack: (1 << scale) - 1, hostile: RefCell::default() }
+    }
+
+    /// The owners whose FIFO held something impossible since the last call.
+    pub fn take_hostile(&self) -> Vec<u64> {
+        self.hostile.take()
+    }
+
+    /// Whether [`FifoRx::take_hostile`] has something.
+    #[inline]
+    pub fn has_hostile(&self) -> bool {
+        !self.hostile.borrow().is_empty()
+    }
+
+    #[cold]
+    fn broken(&self, queue: &RxFifo) {
+        if !queue.is_broken.replace(true) {
+            self.hostile.borrow_mut().push(queue.token.get());
+        }
+    }
+}
+
+impl RxFifo {
+    /// The owner's word from now on.
+    pub fn set_token(&self, token: u64) {
+        self.token.set(token);
+    }
+
+    /// Where it lies, for the process.
+    pub fn place(&self) -> FifoPlace {
+        self.place
+    }
+
+    /// Nobody will read it any more: its memory is free, what comes is not kept, and the window stays as it was.
+    pub fn abandon(&self) {
+        self.left.set(self.fill());
+        if let Some(mut live) = self.live.take() {
+            live.blocks.touched(self.reach);
+        }
+    }
+
+    /// After bytes were published: whether the processes must be told.
+    pub fn kick(&self) -> bool {
+        self.live.borrow().as_ref().is_some_and(|live| live.end.kick())
+    }
+
+    /// Bytes that the process has not read.
+    pub fn fill(&self) -> u32 {
+        self.look(|end| end.len()).unwrap_or(Ok(self.left.get())).unwrap_or(0)
+    }
+
+    fn look<R>(&self, f: impl FnOnce(&mut Producer) -> R) -> Option<R> {
+        self.live.borrow_mut().as_mut().map(|live| f(&mut live.end))
+    }
+
+    /// How much of it may be filled, and how many bytes are free.
+    pub fn limit_and_room(&self) -> (u32, u32) {
+        (self.place.limit, self.look(|end| end.room()).unwrap_or(Ok(self.place.limit)).unwrap_or(0))
+    }
+
+    /// Asks the process to tell when half of it is free. What is free is to be looked at once more afterwards.
+    pub fn ask_room(&self) {
+        self.look(|end| end.ask_room());
+    }
+
+    /// Where the next byte will go, counted from the beginning, modulo 2^32.
+    pub fn tail(&self) -> u32 {
+        self.live.borrow().as_ref().map_or(0, |live| live.blocks.mem.head().tail.load(Ordering::Relaxed))
+    }
+}
+
+impl RxStore<PoolBuf> for FifoRx {
+    // Behind a pointer, so that a connection's record stays small.
+    type Queue = Box<RxFifo>;
+
+    fn open(&mut self, token: u64) -> Option<Box<RxFifo>> {
+        let blocks = self.yard.rx(token)?;
+        let (place, end) = (blocks.place, Producer::new(blocks.mem.clone()));
+        Some(Box::new(RxFifo {
+            token: Cell::new(token),
+            place,
+            live: RefCell::new(Some(Live { end, blocks })),
+            left: Cell::new(0),
+            reach: 0,
+            is_broken: Cell::new(false),
+        }))
+    }
+
+    fn close(&mut self, queue: Box<RxFifo>) {
+        queue.abandon();
+    }
+
+    fn write(&mut self, queue: &mut Box<RxFifo>, at: u32, buf: PoolBuf) -> u32 {
+        if queue.is_broken.get() {
+            return 0;
+        }
+        match queue.live.get_mut().as_mut().map(|live| live.end.write_ahead(at, buf.bytes())) {
+            Some(Ok(kept)) => kept,
+            None => 0,
+            Some(Err(Hostile)) => {
+                self.broken(queue);
+                0
+            }
+        }
+    }
+
+    fn advance(&mut self, queue: &mut Box<RxFifo>, n: u32) {
+        if n == 0 || queue.is_broken.get() {
+            return;
+        }
+        let Some(Live { end, .. }) = queue.live.get_mut() else { return };
+        end.publish(n);
+        queue.reach = queue.reach.saturating_add(n);
+        let limit = queue.place.limit;
+        match end.room() {
+            // The process tells when half is free again; until then the window is what the peer hears with each ACK.
+            Ok(room) if room < limit / 2 => end.ask_room(),
+            Ok(_) => {}
+            Err(Hostile) => self.broken(queue),
+        }
+    }
+
+    fn unread(&self, queue: &Box<RxFifo>) -> u32 {
+        if queue.is_broken.get() {
+            return 0;
+        }
+        let len = queue.look(|end| end.len()).unwrap_or(Ok(queue.left.get()));
+        len.unwrap_or_else(|Hostile| {
+            self.broken(queue);
+            0
+        })
+    }
+
+    fn room(&self, queue: &Box<RxFifo>) -> u32 {
+        if queue.is_broken.get() {
+            return 0;
+        }
+        let room = queue.look(|end| end.room()).unwrap_or(Ok(queue.place.limit));
+        let room = room.unwrap_or_else(|Hostile| {
+            self.broken(queue);
+            0
+        });
+        room.saturating_sub(self.slack)
+    }
+
+    fn largest_room(&self) -> u32 {
+        self.largest - self.slack
+    }
+
+    /// Nothing: processes read the FIFO themselves.
+    fn front<'a>(&'a self, _queue: &'a Box<RxFifo>) -> &'a [u8] {
+        &[]
+    }
+
+    /// Nothing to do: the process moved its position itself.
+    fn consume(&mut self, _queue: &mut Box<RxFifo>, _n: u32) {}
+}

@@ -1,0 +1,179 @@
+//! Bytes to send.
+
+use std::cell::{Cell, RefCell};
+
+use clearway_proto::TxStore;
+use clearway_shm::door::FifoPlace;
+use clearway_shm::{Consumer, Hostile};
+
+use super::{FifoBlocks, Yard};
+
+/// Transmit FIFOs. A process's bytes stay in one until the peer has acknowledged them.
+pub struct FifoTx {
+    yard: Yard,
+    // Owners whose FIFO held something impossible.
+    hostile: RefCell<Vec<u64>>,
+    // Owners whose processes wait for room, and there is some.
+    roomy: Vec<u64>,
+}
+
+/// One connection's transmit FIFO.
+pub struct TxFifo {
+    token: u64,
+    place: FifoPlace,
+    /// Behind a cell: to ask how long it is, shared memory must be looked at, and what was seen is kept. None: nobody will write it any more, all of it was
+    /// acknowledged, and its memory is given back.
+    live: RefCell<Option<Live>>,
+    // Bytes in it when somebody looked last.
+    len: Cell<u32>,
+    reach: u32,
+    // What the process writes from now on does not count: it has said that it writes no more, or is gone, or lies.
+    is_frozen: Cell<bool>,
+    // Nobody has the session any more.
+    is_abandoned: Cell<bool>,
+}
+
+struct Live {
+    end: Consumer,
+    blocks: FifoBlocks,
+}
+
+impl FifoTx {
+    /// FIFOs as `yard` plans them.
+    pub fn new(yard: Yard) -> FifoTx {
+        FifoTx { yard, hostile: RefCell::default(), roomy: Vec::new() }
+    }
+
+    /// The owners whose FIFO held something impossible since the last call.
+    pub fn take_hostile(&self) -> Vec<u64> {
+        self.hostile.take()
+    }
+
+    /// Whether [`FifoTx::take_hostile`] has something.
+    #[inline]
+    pub fn has_hostile(&self) -> bool {
+        !self.hostile.borrow().is_empty()
+    }
+
+    /// An owner whose processes waited for room that there is now.
+    #[inline]
+    pub fn next_roomy(&mut self) -> Option<u64> {
+        self.roomy.pop()
+    }
+}
+
+impl TxFifo {
+    /// The owner's word from now on.
+    pub fn set_token(&mut self, token: u64) {
+        self.token = token;
+    }
+
+    /// Where it lies, for the process.
+    pub fn place(&self) -> FifoPlace {
+        self.place
+    }
+
+    /// The process will say so when it writes again. What it wrote is to be looked at afterwards.
+    pub fn attend(&self) {
+        if let Some(live) = self.live.borrow().as_ref() {
+            live.end.attend();
+        }
+    }
+
+    /// Bytes that were written and not acknowledged, as far as is known.
+    pub fn fill(&self) -> u32 {
+        self.len.get()
+    }
+
+    /// What is in it now is all that will ever be sent.
+    pub fn freeze(&self) {
+        if !self.is_frozen.get() {
+            if let Some(Ok(len)) = self.live.borrow_mut().as_mut().map(|live| live.end.len()) {
+                self.len.set(len);
+            }
+            self.is_frozen.set(true);
+        }
+    }
+
+    /// Nobody has the session any more: what is in it now is still sent, and then its memory is free.
+    pub fn abandon(&self) {
+        self.freeze();
+        self.is_abandoned.set(true);
+        if self.len.get() == 0 {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&self) {
+        if let Some(mut live) = self.live.take() {
+            live.blocks.touched(self.reach.saturating_add(self.len.get()));
+        }
+    }
+}
+
+impl TxStore for FifoTx {
+    // Behind a pointer, so that a connection's record stays small.
+    type Queue = Box<TxFifo>;
+
+    fn open(&mut self, token: u64) -> Option<Box<TxFifo>> {
+        let blocks = self.yard.tx(token)?;
+        let (place, end) = (blocks.place, Consumer::new(blocks.mem.clone()));
+        let (is_frozen, is_abandoned) = (Cell::new(false), Cell::new(false));
+        let live = RefCell::new(Some(Live { end, blocks }));
+        Some(Box::new(TxFifo { token, place, live, len: Cell::new(0), reach: 0, is_frozen, is_abandoned }))
+    }
+
+    fn close(&mut self, queue: Box<TxFifo>) {
+        queue.give_back();
+    }
+
+    #[inline]
+    fn len(&self, queue: &Box<TxFifo>) -> u32 {
+        if !queue.is_frozen.get() {
+            match queue.live.borrow_mut().as_mut().map(|live| live.end.len()) {
+                None => {}
+                Some(Ok(len)) => queue.len.set(len),
+                // What is known stays true; what comes later is not believed.
+                Some(Err(Hostile)) => {
+                    queue.is_frozen.set(true);
+                    self.hostile.borrow_mut().push(queue.token);
+                }
+            }
+        }
+        queue.len.get()
+    }
+
+    /// None: only the process writes.
+    fn room(&self, _queue: &Box<TxFifo>) -> u32 {
+        0
+    }
+
+    /// Takes nothing: only the process writes.
+    fn write(&mut self, _queue: &mut Box<TxFifo>, _bytes: &[u8]) -> usize {
+        0
+    }
+
+    #[inline]
+    fn peek(&mut self, queue: &mut Box<TxFifo>, at: u32, out: &mut [u8]) -> usize {
+        let known = queue.len.get().saturating_sub(at) as usize;
+        let len = out.len().min(known);
+        // All that is asked for is known to be there, so the process's position is not looked at.
+        let live = queue.live.get_mut().as_mut();
+        live.map_or(0, |live| live.end.peek(at, &mut out[..len]).unwrap_or(0))
+    }
+
+    #[inline]
+    fn consume(&mut self, queue: &mut Box<TxFifo>, n: u32) {
+        let Some(Live { end, .. }) = queue.live.get_mut() else { return };
+        end.consume(n);
+        queue.len.set(queue.len.get().saturating_sub(n));
+        queue.reach = queue.reach.saturating_add(n);
+        if queue.is_abandoned.get() {
+            if queue.len.get() == 0 {
+                queue.give_back();
+            }
+        } else if end.room_wanted(queue.place.limit / 2) {
+            self.roomy.push(queue.token);
+        }
+    }
+}

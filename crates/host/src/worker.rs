@@ -1,0 +1,117 @@
+//! A worker: one thread with one engine.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_dev::FramePool;
+use clearway_engine::{Engine, EngineError, OnDeviceError, Seat, Step, Time, cores};
+use clearway_ports::Port;
+use clearway_proto::Stack;
+
+use crate::env::HostEnv;
+use crate::house::Shared;
+use crate::sessions::{Sessions, SessionsReport};
+use crate::setup::Setup;
+use crate::store::{FifoRx, FifoTx, Yard};
+
+/// The engine of a worker.
+pub type HostEngine = Engine<HostEnv, Port, Sessions>;
+
+/// What a worker's thread owns. Jobs get it between two turns.
+pub struct Worker {
+    index: usize,
+    house: Arc<Shared>,
+    engine: HostEngine,
+}
+
+/// Why a worker did not begin, or ended.
+pub(crate) enum Failed {
+    Start(String),
+    Engine(EngineError),
+}
+
+impl Worker {
+    /// Made on the thread that will run it.
+    pub(crate) fn new(
+        index: usize,
+        setup: &Setup,
+        house: &Arc<Shared>,
+        seat: Seat<SessionsReport>,
+    ) -> Result<Worker, Failed> {
+        if let Some(core) = setup.workers.get(index).copied().flatten() {
+            let sentence = |error| format!("cannot run on core {core}: {error}; choose other cores");
+            cores::pin(core).map_err(|error| Failed::Start(sentence(error)))?;
+        }
+        if let Some(hook) = &setup.on_thread {
+            hook(index).map_err(Failed::Start)?;
+        }
+        let yard = Yard::default();
+        let largest = setup.program.max_fifo;
+        let stack = Stack::new(setup.stack.clone(), FifoRx::new(yard.clone(), largest), FifoTx::new(yard.clone()));
+        let mailbox = Arc::clone(&house.workers[index].mailbox);
+        let sessions = Sessions::new(index, Arc::clone(house), mailbox, yard, setup.sessions);
+        let sessions = sessions.map_err(|error| Failed::Start(format!("cannot watch programs: {error}")))?;
+        let pool = FramePool::new(setup.pool);
+        let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat).map_err(Failed::Engine)?;
+        engine.set_on_device_error(OnDeviceError::TakeDown);
+        Ok(Worker { index, house: Arc::clone(house), engine })
+    }
+
+    /// Turns until the house is stopped.
+    pub(crate) fn run(mut self) -> Result<(), EngineError> {
+        let mailbox = Arc::clone(&self.house.workers[self.index].mailbox);
+        self.engine.start()?;
+        let ended = loop {
+            for job in mailbox.take() {
+                job(&mut self);
+            }
+            if self.house.stop.load(Ordering::Acquire) {
+                break Ok(());
+            }
+            match self.engine.step() {
+                Ok(Step::Again | Step::Slept) => {}
+                Ok(Step::Stop) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        mailbox.close();
+        let said = self.engine.finish(ended.is_ok());
+        ended.and(said)
+    }
+
+    /// Which worker this is.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its packet buffers, for ports to be added.
+    pub fn pool(&self) -> &FramePool {
+        self.engine.pool()
+    }
+
+    /// Its engine.
+    pub fn engine(&mut self) -> &mut HostEngine {
+        &mut self.engine
+    }
+
+    /// Its stack.
+    pub fn stack(&mut self) -> &mut Stack<HostEnv> {
+        self.engine.stack()
+    }
+
+    /// Its sessions.
+    pub fn sessions(&mut self) -> &mut Sessions {
+        self.engine.app()
+    }
+
+    /// Its sessions and its stack, for what concerns both.
+    pub fn both(&mut self) -> (&mut Sessions, &mut Stack<HostEnv>) {
+        let (stack, sessions) = self.engine.stack_and_app();
+        (sessions, stack)
+    }
+
+    /// What time it is.
+    pub fn time(&mut self) -> Time {
+        self.engine.time()
+    }
+}

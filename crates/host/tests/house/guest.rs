@@ -1,0 +1,362 @@
+//! A process as the house sees one: what a program's library does, without its comforts.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clearway_shm::door::{
+    FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SocketOptions, VERSION, Welcome, worker_of,
+};
+use clearway_shm::layout::{Message, event, request, state};
+use clearway_shm::{
+    Bell, Consumer, FifoMem, HouseView, LaneView, Producer, RingConsumer, RingProducer, Segment, SessionView, sleep,
+    socket,
+};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::MsgFlags;
+
+/// Against hangs only.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Guest {
+    door: OwnedFd,
+    pub(crate) welcome: Welcome,
+    lane: LaneView,
+    house: HouseView,
+    bell: Bell,
+    workers: Vec<Bell>,
+    rings: RefCell<Vec<(RingProducer, RingConsumer)>>,
+    segments: RefCell<HashMap<u32, Arc<Segment>>>,
+}
+
+/// A session, and the process's ends of its FIFOs.
+pub(crate) struct Sock {
+    pub(crate) session: Session,
+    pub(crate) lifeline: Option<OwnedFd>,
+    pub(crate) head: SessionView,
+    pub(crate) rx: Option<Consumer>,
+    pub(crate) tx: Option<Producer>,
+}
+
+pub(crate) fn hello(namespace: &str, secret: Option<&str>) -> Hello {
+    Hello {
+        version: VERSION,
+        namespace: namespace.into(),
+        secret: secret.map(|s| Secret(s.into())),
+        program: "guest".into(),
+        rx_fifo: 0,
+        tx_fifo: 0,
+        inherit: None,
+    }
+}
+
+impl Guest {
+    /// Knocks, and is let in or told why not.
+    pub(crate) fn attach(door: &Path, hello: Hello) -> Result<Guest, (i32, String)> {
+        let door = socket::connect(door).unwrap();
+        socket::send(door.as_fd(), &Request::Hello(hello), &[]).unwrap();
+        let (reply, fds) = socket::recv::<Reply>(door.as_fd(), 16).unwrap().expect("an answer");
+        let welcome = match reply {
+            Reply::Welcome(welcome) => welcome,
+            Reply::Error { errno, why } => return Err((errno, why)),
+            other => panic!("{other:?} is no answer to hello"),
+        };
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().expect("a descriptor");
+        let memory = Arc::new(Segment::map(next().as_fd(), welcome.lane_len as usize).unwrap());
+        let page = Arc::new(Segment::map_read_only(next().as_fd(), welcome.house_len as usize).unwrap());
+        let bell = Bell::from_fd(next());
+        let workers: Vec<Bell> = welcome.rings.iter().map(|_| Bell::from_fd(next())).collect();
+        let rings = welcome.rings.iter().map(|places| {
+            let requests = RingProducer::new(&memory, places.requests, places.slots).unwrap();
+            (requests, RingConsumer::new(&memory, places.events, places.slots).unwrap())
+        });
+        let rings = RefCell::new(rings.collect());
+        let (lane, house) = (memory.lane().unwrap(), page.house().unwrap());
+        Ok(Guest { door, welcome, lane, house, bell, workers, rings, segments: RefCell::default() })
+    }
+
+    pub(crate) fn ask(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>), (i32, String)> {
+        socket::send(self.door.as_fd(), &request, &[]).map_err(|e| (e.raw_os_error().unwrap_or(0), e.to_string()))?;
+        match socket::recv::<Reply>(self.door.as_fd(), 16) {
+            Ok(Some((Reply::Error { errno, why }, _))) => Err((errno, why)),
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err((0, "the house hung up".into())),
+            Err(error) => Err((0, error.to_string())),
+        }
+    }
+
+    fn opened(&self, request: Request) -> Result<(Session, Option<OwnedFd>), (i32, String)> {
+        match self.ask(request)? {
+            (Reply::Opened(session), mut fds) => Ok((session, fds.pop())),
+            (other, _) => panic!("{other:?} is no session"),
+        }
+    }
+
+    fn segment(&self, number: u32) -> Arc<Segment> {
+        if let Some(known) = self.segments.borrow().get(&number) {
+            return Arc::clone(known);
+        }
+        let (reply, fds) = self.ask(Request::Segment { segment: number }).unwrap();
+        let Reply::Segment { len } = reply else { panic!("{reply:?} is no segment") };
+        let segment = Arc::new(Segment::map(fds[0].as_fd(), len as usize).unwrap());
+        self.segments.borrow_mut().insert(number, Arc::clone(&segment));
+        segment
+    }
+
+    fn fifo(&self, place: &FifoPlace) -> FifoMem {
+        FifoMem::new(&self.segment(place.head.segment), &self.segment(place.data.segment), place).unwrap()
+    }
+
+    fn sock(&self, session: Session, lifeline: Option<OwnedFd>) -> Sock {
+        let head = self.segment(session.head.segment).session(session.head.offset).unwrap();
+        let mut sock = Sock { session, lifeline, head, rx: None, tx: None };
+        self.take_over(&mut sock, session);
+        sock
+    }
+
+    fn take_over(&self, sock: &mut Sock, session: Session) {
+        sock.session = session;
+        sock.rx = session.rx.map(|place| Consumer::new(self.fifo(&place)));
+        sock.tx = session.tx.map(|place| Producer::new(self.fifo(&place)));
+    }
+
+    pub(crate) fn open(&self, kind: Kind, v6: bool) -> Result<Sock, (i32, String)> {
+        self.open_with(kind, v6, SocketOptions::default())
+    }
+
+    pub(crate) fn open_with(&self, kind: Kind, v6: bool, options: SocketOptions) -> Result<Sock, (i32, String)> {
+        let (session, lifeline) = self.opened(Request::Open { kind, v6, options })?;
+        assert!(lifeline.is_some());
+        Ok(self.sock(session, lifeline))
+    }
+
+    pub(crate) fn bind(&self, sock: &Sock, local: &str) -> Result<SocketAddr, (i32, String)> {
+        let local = local.parse().unwrap();
+        match self.ask(Request::Bind { session: sock.session.id, local })? {
+            (Reply::Bound(address), _) => Ok(address),
+            (other, _) => panic!("{other:?} is no address"),
+        }
+    }
+
+    pub(crate) fn listen(&self, sock: &mut Sock, backlog: u32) -> Result<(), (i32, String)> {
+        let (session, _) = self.opened(Request::Listen { session: sock.session.id, backlog })?;
+        self.take_over(sock, session);
+        Ok(())
+    }
+
+    /// Begins a connection, or sets a peer.
+    pub(crate) fn begin(&self, sock: &mut Sock, remote: SocketAddr) -> Result<(), (i32, String)> {
+        let (session, _) = self.opened(Request::Connect { session: sock.session.id, remote: Some(remote) })?;
+        if sock.session.kind == Kind::Stream {
+            self.take_over(sock, session);
+        }
+        Ok(())
+    }
+
+    /// A listener at this address.
+    pub(crate) fn listener(&self, local: &str) -> Sock {
+        let mut sock = self.open(Kind::Stream, local.starts_with('[')).unwrap();
+        self.bind(&sock, local).unwrap();
+        self.listen(&mut sock, 16).unwrap();
+        sock
+    }
+
+    /// A connection to this address.
+    pub(crate) fn connect(&self, remote: &str) -> Result<Sock, i32> {
+        let remote: SocketAddr = remote.parse().unwrap();
+        let mut sock = self.open(Kind::Stream, remote.is_ipv6()).unwrap();
+        self.begin(&mut sock, remote).map_err(|(errno, _)| errno)?;
+        self.wait_for(|| sock.state() & (state::CONNECTED | state::FAILED) != 0);
+        if sock.state() & state::FAILED != 0 { Err(sock.error()) } else { Ok(sock) }
+    }
+
+    pub(crate) fn accept(&self, listener: &mut Sock) -> Sock {
+        let rx = listener.rx.as_mut().unwrap();
+        let mut record = None;
+        self.wait_for(|| {
+            rx.attend();
+            record = rx.pop_accept().unwrap();
+            record.is_some()
+        });
+        if rx.room_wanted(1) {
+            self.say(&listener.session, request::CONSUMED, 0);
+        }
+        let (session, lifeline) = self.opened(Request::Claim { session: record.unwrap().session }).unwrap();
+        self.sock(session, lifeline)
+    }
+
+    pub(crate) fn say(&self, session: &Session, what: u32, aux: u32) {
+        let worker = worker_of(session.id);
+        let message = Message { session: session.id, what, aux };
+        while self.rings.borrow_mut()[worker].0.push(message).is_err() {
+            self.workers[worker].ring();
+            std::thread::yield_now();
+        }
+        if self.house.is_asleep(worker) {
+            self.workers[worker].ring();
+        }
+    }
+
+    /// Takes events until `is_done`, asleep in between.
+    pub(crate) fn wait_for(&self, is_done: impl FnMut() -> bool) {
+        assert!(self.wait_at_most(PATIENCE, is_done), "what was waited for did not come");
+    }
+
+    /// As [`Guest::wait_for`]; false when it did not come in time, or the house hung up.
+    pub(crate) fn wait_at_most(&self, most: Duration, mut is_done: impl FnMut() -> bool) -> bool {
+        let until = Instant::now() + most;
+        loop {
+            self.take_events();
+            if is_done() {
+                return true;
+            }
+            sleep::about_to_sleep(&self.lane.sleepers);
+            let quiet = !self.take_events();
+            if is_done() {
+                sleep::awake(&self.lane.sleepers);
+                return true;
+            }
+            if quiet {
+                let left = until.saturating_duration_since(Instant::now());
+                let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+                let mut fds = [
+                    PollFd::new(self.bell.as_fd(), PollFlags::POLLIN),
+                    PollFd::new(self.door.as_fd(), PollFlags::empty()),
+                ];
+                let _ = poll(&mut fds, timeout);
+                let hung_up = fds[1].revents().is_some_and(|r| !r.is_empty());
+                if hung_up || Instant::now() >= until {
+                    sleep::awake(&self.lane.sleepers);
+                    return is_done();
+                }
+                self.bell.silence();
+            }
+            sleep::awake(&self.lane.sleepers);
+        }
+    }
+
+    /// Whether there were events.
+    fn take_events(&self) -> bool {
+        let mut any = self.lane.overflow.swap(0, Ordering::AcqRel) != 0;
+        for (_, events) in self.rings.borrow_mut().iter_mut() {
+            // A hostile test has scribbled over its own ring; then there is nothing to be had from it.
+            while let Ok(Some(message)) = events.pop() {
+                assert_ne!(message.what & (event::READABLE | event::WRITABLE | event::STATE), 0);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Asks several times, and takes no answer.
+    pub(crate) fn ask_and_run(&self, requests: &[Request]) {
+        for request in requests {
+            let _ = socket::send(self.door.as_fd(), request, &[]);
+        }
+    }
+
+    /// Writes random words over the words of all rings.
+    pub(crate) fn scribble_rings(&self, rng: &mut clearway_base::Rng) {
+        for _ in 0..50 {
+            let lane = [&self.lane.sleepers, &self.lane.overflow, &self.lane.magic][rng.below(3) as usize];
+            lane.store(rng.next_u64() as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the house hung up.
+    pub(crate) fn is_alone(&self) -> bool {
+        hung_up(&self.door)
+    }
+
+    /// Writes as much as fits, and tells of it.
+    pub(crate) fn write_some(&self, sock: &mut Sock, bytes: &[u8]) -> usize {
+        let tx = sock.tx.as_mut().unwrap();
+        let written = tx.write(bytes).unwrap();
+        if written > 0 && tx.kick() {
+            self.say(&sock.session, request::WROTE, 0);
+        }
+        written
+    }
+
+    /// Writes all. False: the connection failed on the way.
+    pub(crate) fn write_all(&self, sock: &mut Sock, mut bytes: &[u8]) -> bool {
+        loop {
+            let n = self.write_some(sock, bytes);
+            bytes = &bytes[n..];
+            if bytes.is_empty() {
+                return true;
+            }
+            let head = sock.head.clone();
+            let tx = sock.tx.as_mut().unwrap();
+            tx.ask_room();
+            let failed = || head.state.load(Ordering::Acquire) & state::FAILED != 0;
+            if failed() || !self.wait_at_most(PATIENCE, || tx.room().unwrap() > 0 || failed()) || failed() {
+                return false;
+            }
+        }
+    }
+
+    /// Reads what there is; waits for something. 0: the end of the stream, or its failure.
+    pub(crate) fn read(&self, sock: &mut Sock, out: &mut [u8]) -> usize {
+        let over = state::PEER_CLOSED | state::FAILED;
+        let head = sock.head.clone();
+        let rx = sock.rx.as_mut().unwrap();
+        let mut n = 0;
+        self.wait_at_most(PATIENCE, || {
+            rx.attend();
+            let ended = head.state.load(Ordering::Acquire) & over != 0;
+            n = rx.read(out).unwrap();
+            n > 0 || ended
+        });
+        if n > 0 && rx.room_wanted(rx.mem().limit() / 2) {
+            self.say(&sock.session, request::CONSUMED, 0);
+        }
+        n
+    }
+
+    /// Reads until `out` is full. False: the stream ended before.
+    pub(crate) fn read_all(&self, sock: &mut Sock, out: &mut [u8]) -> bool {
+        let mut at = 0;
+        while at < out.len() {
+            match self.read(sock, &mut out[at..]) {
+                0 => return false,
+                n => at += n,
+            }
+        }
+        true
+    }
+}
+
+/// Says something that means nothing. True: the house hung up.
+pub(crate) fn knock_with(door: &Path, bytes: &[u8]) -> bool {
+    let door = socket::connect(door).unwrap();
+    nix::sys::socket::send(std::os::fd::AsRawFd::as_raw_fd(&door), bytes, MsgFlags::empty()).unwrap();
+    hung_up(&door)
+}
+
+fn hung_up(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::from(10_000u16)).is_ok_and(|n| n > 0)
+}
+
+impl Sock {
+    /// Whether the house let the session go.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.lifeline.as_ref().is_none_or(hung_up)
+    }
+
+    pub(crate) fn state(&self) -> u32 {
+        self.head.state.load(Ordering::Acquire)
+    }
+
+    /// SO_ERROR.
+    pub(crate) fn error(&self) -> i32 {
+        (self.head.error.load(Ordering::Acquire) & 0xffff) as i32
+    }
+}

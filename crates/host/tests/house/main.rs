@@ -1,0 +1,11 @@
+//! A house, and processes that speak to it over its socket and its memory as a program's library does.
+
+mod child;
+mod datagrams;
+mod death;
+mod echo;
+mod guest;
+mod idle;
+mod refusals;
+mod trust;
+mod world;

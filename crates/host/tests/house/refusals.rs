@@ -1,0 +1,107 @@
+//! Who is not let in, and what is refused to those who are.
+
+use clearway_shm::door::{Kind, Request, Token};
+use nix::errno::Errno;
+
+use crate::guest::{Guest, hello};
+use crate::world::World;
+
+#[test]
+fn a_wrong_or_missing_secret_is_refused_on_every_path() {
+    let world = World::new();
+    let own = world.folder().join("app_ns_sockets/server");
+    for door in [world.door(), own.clone()] {
+        for secret in [None, Some(""), Some("1"), Some("12345"), Some("5678")] {
+            let refused = Guest::attach(&door, hello("server", secret)).err().expect("refused");
+            assert_eq!(refused.0, Errno::EACCES as i32, "{}", refused.1);
+            assert!(!refused.1.contains("1234"), "the secret is told: {}", refused.1);
+        }
+        Guest::attach(&door, hello("server", Some("1234"))).unwrap();
+    }
+    // The door of a namespace is that namespace's alone, and asks for the secret too.
+    assert_eq!(Guest::attach(&own, hello("", None)).err().unwrap().0, Errno::EACCES as i32);
+    assert_eq!(Guest::attach(&own, hello("client", Some("5678"))).err().unwrap().0, Errno::EINVAL as i32);
+    // Whoever guesses at a token must show a secret as well.
+    let mut guess = hello("server", Some("x"));
+    guess.inherit = Some(Token([0; 16]));
+    assert_eq!(Guest::attach(&world.door(), guess).err().unwrap().0, Errno::EACCES as i32);
+    let counts = world.house.counts().unwrap();
+    assert_eq!((counts.refused_secret, counts.refused_other), (12, 1));
+    assert_eq!(Guest::attach(&world.door(), hello("nobody", None)).err().unwrap().0, Errno::ENOENT as i32);
+}
+
+#[test]
+fn a_forked_process_is_the_same_program() {
+    let world = World::new();
+    let parent = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let mut inherit = hello("", None);
+    inherit.inherit = Some(parent.welcome.token);
+    let child = Guest::attach(&world.door(), inherit).unwrap();
+    assert_eq!(child.welcome.app, parent.welcome.app);
+    let sock = parent.open(Kind::Stream, false).unwrap();
+    child.ask(Request::Subscribe { session: sock.session.id }).unwrap();
+}
+
+#[test]
+fn nobody_reaches_a_session_of_another_program() {
+    let world = World::new();
+    let server = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let other = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let mut sock = server.listener("172.16.1.1:80");
+    let id = sock.session.id;
+    let requests = [
+        Request::Subscribe { session: id },
+        Request::Claim { session: id },
+        Request::Info { session: id },
+        Request::Listen { session: id, backlog: 1 },
+        Request::Connect { session: id, remote: None },
+    ];
+    for request in requests {
+        assert_eq!(other.ask(request).err().unwrap().0, Errno::EBADF as i32);
+    }
+    for guess in (0..64).map(|bit| id ^ 1 << bit) {
+        assert!(other.ask(Request::Subscribe { session: guess }).is_err());
+    }
+    // Its memory has the same numbers in both programs, and is not the same memory.
+    let mine = other.open(Kind::Stream, false).unwrap();
+    assert_eq!(mine.session.head.segment, sock.session.head.segment);
+    sock.head.flags.store(77, std::sync::atomic::Ordering::Release);
+    assert_eq!(mine.head.flags.load(std::sync::atomic::Ordering::Acquire), 0);
+    // Messages about it are nobody's.
+    other.say(&sock.session, clearway_shm::layout::request::SHUT_WRITE, 0);
+    let client = Guest::attach(&world.door(), hello("client", Some("5678"))).unwrap();
+    client.connect("172.16.1.1:80").unwrap();
+    server.accept(&mut sock);
+}
+
+#[test]
+fn addresses_of_others_are_not_there() {
+    let world = World::new();
+    let client = Guest::attach(&world.door(), hello("client", Some("5678"))).unwrap();
+    let sock = client.open(Kind::Stream, false).unwrap();
+    assert_eq!(client.bind(&sock, "172.16.1.1:80").err().unwrap().0, Errno::EADDRNOTAVAIL as i32);
+    client.bind(&sock, "172.16.2.1:80").unwrap();
+    assert_eq!(client.bind(&sock, "172.16.2.1:80").err().unwrap().0, Errno::EINVAL as i32);
+}
+
+#[test]
+fn limits_of_a_program_hold() {
+    let world = World::with(|setup| {
+        setup.program.sessions = 5;
+        setup.program.listeners = 2;
+        setup.program.processes = 2;
+    });
+    let guest = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let mut all: Vec<_> = (0..5).map(|_| guest.open(Kind::Stream, false).unwrap()).collect();
+    assert_eq!(guest.open(Kind::Stream, false).err().unwrap().0, Errno::ENFILE as i32);
+    drop(all.pop());
+    guest.wait_for(|| world.house.programs().unwrap()[0].sessions == 4);
+    for (port, sock) in all.iter_mut().enumerate() {
+        let listened = guest.listen(sock, 1);
+        assert_eq!(listened.is_ok(), port < 2, "listener {port}");
+    }
+    let mut inherit = hello("", None);
+    inherit.inherit = Some(guest.welcome.token);
+    let _second = Guest::attach(&world.door(), inherit.clone()).unwrap();
+    assert_eq!(Guest::attach(&world.door(), inherit).err().unwrap().0, Errno::EUSERS as i32);
+}

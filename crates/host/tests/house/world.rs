@@ -1,0 +1,111 @@
+//! A house with two namespaces on two loopbacks in two tables, as the document has it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+use clearway_engine::PortOptions;
+use clearway_host::{
+    House, HouseError, HouseHandle, InterfaceEntry, InterfaceKind, NamespaceSpec, ProgramLimits, Setup,
+};
+use clearway_pkt::Iface;
+use clearway_ports::Port;
+use clearway_proto::{NextHop, Table};
+use clearway_shm::door::Secret;
+use clearway_wire::Cidr;
+
+static WORLDS: AtomicU32 = AtomicU32::new(0);
+
+/// A house in a folder of its own. Both are gone when this is dropped.
+pub(crate) struct World {
+    pub(crate) house: HouseHandle,
+    folder: PathBuf,
+    thread: Option<JoinHandle<Result<(), HouseError>>>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Setup)) -> World {
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("clearway-house-{}-{number}", std::process::id()));
+        let mut setup = Setup::new(folder.join("host.sock"), [7; 32]);
+        setup.program = ProgramLimits { rx_fifo: 256 << 10, tx_fifo: 256 << 10, ..ProgramLimits::default() };
+        change(&mut setup);
+        let house = House::start(setup).expect("a house in an empty folder");
+        let handle = house.handle();
+        let thread = std::thread::spawn(move || house.run());
+        let world = World { house: handle, folder, thread: Some(thread) };
+        world.loopback("loop0", 1, "172.16.1.1/24");
+        world.loopback("loop1", 2, "172.16.2.1/24");
+        world.route(2, "172.16.1.1/32", 1);
+        world.route(1, "172.16.2.1/32", 2);
+        world.namespace("server", "1234", "loop0", 1);
+        world.namespace("client", "5678", "loop1", 2);
+        world
+    }
+
+    pub(crate) fn door(&self) -> PathBuf {
+        self.folder.join("host.sock")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn loopback(&self, name: &'static str, table: u16, address: &'static str) {
+        let options = PortOptions { name: name.into(), table: Table(table), mtu: None };
+        let cidr: Cidr = address.parse().unwrap();
+        let made = self.house.ask_all(move |worker| {
+            let port = Port::loopback(worker.pool(), 65_535);
+            let iface = worker.engine().add_port(port, options.clone()).unwrap();
+            let now = worker.time().now;
+            worker.stack().add_address(now, iface, cidr).unwrap();
+            iface
+        });
+        let iface: Iface = made.unwrap()[0];
+        let entry = InterfaceEntry { name: name.into(), iface, kind: InterfaceKind::Loopback };
+        self.house.interfaces().lock().unwrap().add(entry).unwrap();
+        self.house.routes_changed();
+    }
+
+    fn route(&self, table: u16, prefix: &'static str, via: u16) {
+        let cidr: Cidr = prefix.parse().unwrap();
+        let add = move |worker: &mut clearway_host::Worker| {
+            worker.stack().add_route(Table(table), cidr, NextHop::Lookup(Table(via))).unwrap();
+        };
+        self.house.ask_all(add).unwrap();
+        self.house.routes_changed();
+    }
+
+    pub(crate) fn namespace(&self, id: &str, secret: &str, interface: &str, table: u16) {
+        let spec = NamespaceSpec {
+            id: id.into(),
+            secret: Some(Secret(secret.into())),
+            table: Table(table),
+            interface: Some(interface.into()),
+        };
+        self.house.add_namespace(spec).unwrap().unwrap();
+    }
+
+    /// Ends the house, and says how it ended.
+    pub(crate) fn stop(&mut self) -> Result<(), HouseError> {
+        self.house.stop();
+        match self.thread.take() {
+            Some(thread) => thread.join().expect("the keeper does not panic"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let ended = self.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+        if !std::thread::panicking() {
+            ended.expect("the house ends well");
+        }
+    }
+}
