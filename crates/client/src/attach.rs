@@ -1,0 +1,230 @@
+//! Entering the host, and what a process has from then on.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clearway_shm::door::{self, Hello, Reply, Request, Token, Welcome};
+use clearway_shm::layout::Message;
+use clearway_shm::socket::{self, DoorError};
+use clearway_shm::{HouseView, LaneView, RingConsumer, RingProducer, Segment, ShmError};
+
+use crate::internal::Internal;
+use crate::{AppConfig, Errno};
+
+/// A host that does not answer for so long counts as gone.
+const REPLY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Descriptors beside the welcome, without the workers' bells: lane, house page, the process's bell.
+const FIXED_DESCRIPTORS: usize = 3;
+
+/// Counts attachments, so that each has a number of its own in this process and those that it was forked from.
+static ATTACHMENTS: AtomicU32 = AtomicU32::new(1);
+
+/// Why a process was not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Nobody listens there.
+    #[error("no host at {}: {error} (start one with `clearway up`)", path.display())]
+    NoHost {
+        /// The door.
+        path: PathBuf,
+        /// As Linux says it.
+        error: Errno,
+    },
+    /// The host answered no: an unknown namespace, a wrong or missing secret, or a limit.
+    #[error("the host at {} refused: {why}", path.display())]
+    Refused {
+        /// The door.
+        path: PathBuf,
+        /// As Linux says it.
+        errno: Errno,
+        /// The host's sentence.
+        why: String,
+    },
+    /// The conversation broke, or the host is of another version.
+    #[error("the host at {} cannot be understood: {why}", path.display())]
+    Garbled {
+        /// The door.
+        path: PathBuf,
+        /// What was wrong.
+        why: String,
+    },
+}
+
+impl AttachError {
+    /// What a call fails with that needed the host.
+    pub fn errno(&self) -> Errno {
+        match self {
+            AttachError::NoHost { .. } => Errno::NETDOWN,
+            AttachError::Refused { errno, .. } => *errno,
+            AttachError::Garbled { .. } => Errno::PROTO,
+        }
+    }
+}
+
+/// One entry into one host by this process.
+pub(crate) struct Attachment {
+    /// Which entry this is.
+    pub(crate) number: u32,
+    /// What names the program: which start of the host, and its number there.
+    pub(crate) program: (u64, u32),
+    /// Lets a forked child in.
+    pub(crate) token: Token,
+    /// The host's page.
+    pub(crate) house: HouseView,
+    /// Bytes of the FIFOs.
+    pub(crate) fifo_sizes: (u32, u32),
+    requests: Vec<Worker>,
+    dead: AtomicBool,
+}
+
+/// The way to one worker.
+struct Worker {
+    ring: Mutex<RingProducer>,
+    bell: Internal,
+}
+
+/// Everything that entering brings.
+pub(crate) struct Entered {
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) door: Door,
+    /// A copy of the attach socket, by which its end can be noticed.
+    pub(crate) pulse: Internal,
+    pub(crate) lane: LaneView,
+    pub(crate) events: Vec<RingConsumer>,
+    pub(crate) bell: Internal,
+}
+
+impl Attachment {
+    /// The host is there, as far as is known.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.dead.load(Ordering::Acquire)
+    }
+
+    /// The host is gone.
+    pub(crate) fn bury(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+
+    /// Puts a message into the ring to the session's worker, and wakes it if it sleeps.
+    pub(crate) fn push(&self, message: Message) {
+        let index = door::worker_of(message.session);
+        let Some(worker) = self.requests.get(index) else { return };
+        loop {
+            let pushed = worker.ring.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+            if pushed.is_ok() {
+                break;
+            }
+            // The worker is behind. Messages are never given up: a mark that is lost is a connection that stands still.
+            worker.ring();
+            if !self.is_alive() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        if self.house.is_asleep(index) {
+            worker.ring();
+        }
+    }
+}
+
+impl Worker {
+    fn ring(&self) {
+        // A full counter rings already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// The attach socket.
+pub(crate) struct Door {
+    socket: Internal,
+}
+
+impl Door {
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError> {
+        loop {
+            match socket::send(self.socket.as_fd(), request, &[]) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                sent => break sent?,
+            }
+        }
+        loop {
+            match socket::recv(self.socket.as_fd(), descriptors) {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => return Err(DoorError::Io(std::io::ErrorKind::ConnectionReset.into())),
+                Err(DoorError::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and the host knows it.
+pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
+    let no_host = |error: std::io::Error| AttachError::NoHost { path: path.into(), error: error.into() };
+    let socket = Internal::new(socket::connect(path).map_err(no_host)?);
+    let timeout = rustix::net::sockopt::Timeout::Recv;
+    let set = rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE));
+    set.map_err(|errno| no_host(errno.into()))?;
+    let door = Door { socket };
+    let hello = Request::Hello(Hello {
+        version: door::VERSION,
+        namespace: config.namespace.clone(),
+        secret: config.secret.clone(),
+        program: program(),
+        rx_fifo: config.rx_fifo,
+        tx_fifo: config.tx_fifo,
+        inherit,
+    });
+    let garbled = |why: String| AttachError::Garbled { path: path.into(), why };
+    match door.ask(&hello, socket::MAX_DESCRIPTORS).map_err(|error| garbled(error.to_string()))? {
+        (Reply::Welcome(welcome), descriptors) => {
+            settle(door, &welcome, descriptors).map_err(|error| garbled(error.to_string()))
+        }
+        (Reply::Error { errno, why }, _) => Err(AttachError::Refused { path: path.into(), errno: Errno(errno), why }),
+        _ => Err(garbled("it answers something that was not asked".into())),
+    }
+}
+
+/// Maps what came with the welcome.
+fn settle(door: Door, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<Entered, ShmError> {
+    let workers = welcome.rings.len();
+    let missing = || ShmError::Io(std::io::ErrorKind::UnexpectedEof.into());
+    if descriptors.len() != FIXED_DESCRIPTORS + workers {
+        return Err(missing());
+    }
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next().ok_or_else(missing);
+    let lane = Arc::new(Segment::map(next()?.as_fd(), welcome.lane_len as usize)?);
+    let house = Arc::new(Segment::map_read_only(next()?.as_fd(), welcome.house_len as usize)?).house()?;
+    let bell = Internal::new(next()?);
+    let mut requests = Vec::with_capacity(workers);
+    let mut events = Vec::with_capacity(workers);
+    for rings in &welcome.rings {
+        let ring = Mutex::new(RingProducer::new(&lane, rings.requests, rings.slots)?);
+        requests.push(Worker { ring, bell: Internal::new(next()?) });
+        events.push(RingConsumer::new(&lane, rings.events, rings.slots)?);
+    }
+    let attachment = Arc::new(Attachment {
+        number: ATTACHMENTS.fetch_add(1, Ordering::Relaxed),
+        program: (welcome.boot, welcome.app),
+        token: welcome.token,
+        house,
+        fifo_sizes: (welcome.rx_fifo, welcome.tx_fifo),
+        requests,
+        dead: AtomicBool::new(false),
+    });
+    let pulse = rustix::io::fcntl_dupfd_cloexec(&door.socket, 0).map_err(std::io::Error::from)?;
+    Ok(Entered { attachment, door, pulse: Internal::new(pulse), lane: lane.lane()?, events, bell })
+}
+
+/// This program's name.
+fn program() -> String {
+    let name = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&name).file_name().unwrap_or_default();
+    name.to_string_lossy().chars().take(64).collect()
+}

@@ -1,0 +1,334 @@
+//! One process of a program: its attachment to the host, and what it asks there.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use clearway_shm::door::{self, FifoPlace, Kind, Reply, Request, SocketOptions, Token};
+use clearway_shm::socket::DoorError;
+use clearway_shm::{FifoMem, Segment, SessionView};
+
+use crate::attach::{self, AttachError, Attachment, Door, Entered};
+use crate::core::{Core, Fifos};
+use crate::hub::{Held, Hub, Lane, Watched};
+use crate::routes::Routes;
+use crate::spin::Spin;
+use crate::{AppConfig, Errno, Socket};
+
+/// One process of a program, attached to the host.
+pub struct Client {
+    config: AppConfig,
+    pub(crate) shared: &'static Shared,
+    /// The attachment in use, or the last one.
+    current: ArcSwapOption<Attachment>,
+    /// How often this process, or one that it comes from, was forked.
+    forks: AtomicU32,
+    /// When a busy process last looked whether the host is there.
+    looked: AtomicU64,
+    pub(crate) spin: Spin,
+}
+
+/// What is locked over a fork, and therefore never goes away.
+pub(crate) struct Shared {
+    pub(crate) hub: Hub,
+    pub(crate) door: Mutex<Entrance>,
+}
+
+/// The attach socket, and what was learned there.
+#[derive(Default)]
+pub(crate) struct Entrance {
+    pub(crate) door: Option<Door>,
+    /// What lets a forked child in.
+    pub(crate) token: Option<Token>,
+}
+
+impl Client {
+    /// Enters the host.
+    pub fn attach(config: AppConfig) -> Result<Arc<Client>, AttachError> {
+        let client = Arc::new(Client {
+            spin: Spin::new(config.spin_us),
+            config,
+            shared: Box::leak(Box::new(Shared { hub: Hub::new(), door: Mutex::default() })),
+            current: ArcSwapOption::empty(),
+            forks: AtomicU32::new(0),
+            looked: AtomicU64::new(0),
+        });
+        client.enter()?;
+        Ok(client)
+    }
+
+    /// How the program was configured.
+    pub fn config(&self) -> &AppConfig {
+        &self.config
+    }
+
+    /// The host is there.
+    pub fn is_attached(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|attachment| attachment.is_alive())
+    }
+
+    /// Binding to this address makes a socket Clearway's. The wildcard address is as the configuration says.
+    pub fn serves_local(&self, local: SocketAddr) -> bool {
+        self.routes().serves_local(&self.config, local)
+    }
+
+    /// Connecting or sending to this address makes a socket Clearway's.
+    pub fn serves_remote(&self, remote: SocketAddr) -> bool {
+        self.routes().serves_remote(&self.config, remote)
+    }
+
+    /// Makes a socket. The descriptor is its lifeline: while any copy of it is open in any process, the session lives. Close-on-exec is set on it.
+    /// When the host went away and another one is there, this enters that one.
+    pub fn open(
+        self: &Arc<Client>,
+        kind: Kind,
+        v6: bool,
+        options: &SocketOptions,
+    ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
+        let attachment = self.enter().map_err(|error| error.errno())?;
+        let request = Request::Open { kind, v6, options: *options };
+        let (session, lifeline) = self.ask_session(&attachment, &request)?;
+        let socket = self.adopt(&attachment, &session, *options)?;
+        Ok((socket, lifeline.ok_or(Errno::PROTO)?))
+    }
+
+    /// Tells the host that a socket stays with the kernel, and why; for `explain`. Failure is of no consequence.
+    pub fn stayed(&self, what: &str, why: &str) {
+        let request = Request::Stayed { what: what.into(), why: why.into() };
+        if let Some(attachment) = self.alive() {
+            let _ = self.ask(&attachment, &request);
+        }
+    }
+
+    pub(crate) fn hub(&self) -> Held<'_> {
+        self.shared.hub.lock()
+    }
+
+    pub(crate) fn forks(&self) -> u32 {
+        self.forks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_fork(&self) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+        self.current.store(None);
+    }
+
+    /// The attachment, when the host is there.
+    pub(crate) fn alive(&self) -> Option<Arc<Attachment>> {
+        self.current.load_full().filter(|attachment| attachment.is_alive())
+    }
+
+    /// The attachment by which the socket's events come, when its host is there. A socket that came by a fork is made this process's first.
+    pub(crate) fn of(&self, core: &Core) -> Option<arc_swap::Guard<Option<Arc<Attachment>>>> {
+        let current = self.current.load();
+        let fits = |attachment: &Arc<Attachment>| attachment.number == core.attachment() && attachment.is_alive();
+        if current.as_ref().is_some_and(fits) {
+            return Some(current);
+        }
+        if core.is_inherited(self.forks()) {
+            self.inherit(core);
+            let current = self.current.load();
+            return current.as_ref().is_some_and(fits).then_some(current);
+        }
+        None
+    }
+
+    /// Whether the host of this socket is there.
+    pub(crate) fn is_alive(&self, core: &Core) -> bool {
+        self.of(core).is_some()
+    }
+
+    /// Subscribes to a session of the process that this one was forked from. Whatever goes wrong, the socket is this process's afterwards; without a host it is dead.
+    fn inherit(&self, core: &Core) {
+        let forks = self.forks();
+        let subscribed = self.enter().map_err(|error| error.errno()).and_then(|attachment| {
+            let (session, _) = self.ask_session(&attachment, &Request::Subscribe { session: core.id })?;
+            let fifos = self.fifos(&attachment, &session)?;
+            Ok((attachment.number, fifos))
+        });
+        let mut hub = self.hub();
+        match subscribed {
+            Ok((number, fifos)) => {
+                core.set_fifos(fifos);
+                hub.route(core.id, core.key);
+                core.belong(number, forks);
+            }
+            Err(_) => core.belong(0, forks),
+        }
+        // What happened before there was anybody to tell.
+        hub.mark(core.key, crate::ready::ALL);
+    }
+
+    /// Enters the host, unless this process has done so and the host is still there.
+    pub(crate) fn enter(&self) -> Result<Arc<Attachment>, AttachError> {
+        if let Some(attachment) = self.alive() {
+            return Ok(attachment);
+        }
+        let mut entrance = self.entrance();
+        if let Some(attachment) = self.alive() {
+            return Ok(attachment);
+        }
+        let path = self.config.door();
+        let entered = match entrance.token {
+            // Where nobody knows the program any more it begins anew; its old sessions are gone then.
+            Some(token) => match attach::enter(&path, &self.config, Some(token)) {
+                Err(AttachError::Refused { .. }) => attach::enter(&path, &self.config, None)?,
+                entered => entered?,
+            },
+            None => attach::enter(&path, &self.config, None)?,
+        };
+        Ok(self.move_in(&mut entrance, entered))
+    }
+
+    fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
+        let Entered { attachment, door, pulse, lane, events, bell } = entered;
+        let mut hub = self.hub();
+        if hub.program != attachment.program {
+            hub.program = attachment.program;
+            hub.segments.clear();
+        }
+        hub.routes = None;
+        let number = attachment.number;
+        hub.set_lane(Some(Lane::new(number, lane, events, bell, pulse)));
+        drop(hub);
+        *entrance = Entrance { door: Some(door), token: Some(attachment.token) };
+        self.current.store(Some(attachment.clone()));
+        attachment
+    }
+
+    pub(crate) fn entrance(&self) -> MutexGuard<'static, Entrance> {
+        self.shared.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the host; its refusal is an error.
+    pub(crate) fn ask(
+        &self,
+        attachment: &Arc<Attachment>,
+        request: &Request,
+    ) -> Result<(Reply, Option<OwnedFd>), Errno> {
+        let entrance = self.entrance();
+        // The one who asks may come after the host went, and another was entered.
+        let ours = self.current.load().as_ref().is_some_and(|current| current.number == attachment.number);
+        let door = entrance.door.as_ref().filter(|_| ours && attachment.is_alive()).ok_or(Errno::CONNRESET)?;
+        match door.ask(request, 1) {
+            Ok((Reply::Error { errno, .. }, _)) => Err(Errno(errno)),
+            Ok((reply, mut descriptors)) => Ok((reply, descriptors.pop())),
+            // This process has no room for descriptors. The host sees the lifeline close.
+            Err(DoorError::TooManyDescriptors) => Err(Errno::MFILE),
+            Err(_) => {
+                drop(entrance);
+                self.host_died(attachment);
+                Err(Errno::CONNRESET)
+            }
+        }
+    }
+
+    pub(crate) fn ask_session(
+        &self,
+        attachment: &Arc<Attachment>,
+        request: &Request,
+    ) -> Result<(door::Session, Option<OwnedFd>), Errno> {
+        match self.ask(attachment, request)? {
+            (Reply::Opened(session), lifeline) => Ok((session, lifeline)),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// Makes a socket of a session.
+    pub(crate) fn adopt(
+        self: &Arc<Client>,
+        attachment: &Arc<Attachment>,
+        session: &door::Session,
+        options: SocketOptions,
+    ) -> Result<Arc<Socket>, Errno> {
+        let words = self.words(attachment, session)?;
+        let fifos = self.fifos(attachment, session)?;
+        let forks = self.forks();
+        let core = self.hub().add_socket(session.id, |key| {
+            let core = Core::new(session, words, key, forks);
+            core.set_fifos(fifos);
+            core.belong(attachment.number, forks);
+            Watched {
+                core: Arc::new(core),
+                watches: Vec::new(),
+                local: session.local,
+                remote: session.remote,
+                options,
+                connecting: false,
+            }
+        });
+        Ok(Arc::new(Socket::new(self.clone(), core)))
+    }
+
+    fn words(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<SessionView, Errno> {
+        let segment = self.segment(attachment, session.head.segment)?;
+        segment.session(session.head.offset).map_err(|_| Errno::PROTO)
+    }
+
+    /// Where a session's FIFOs lie, of those that it has.
+    pub(crate) fn fifos(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<Fifos, Errno> {
+        let fifo = |place: FifoPlace| {
+            let head = self.segment(attachment, place.head.segment)?;
+            let data = self.segment(attachment, place.data.segment)?;
+            FifoMem::new(&head, &data, &place).map(|mem| (place, mem)).map_err(|_| Errno::PROTO)
+        };
+        Ok(Fifos { rx: session.rx.map(fifo).transpose()?, tx: session.tx.map(fifo).transpose()? })
+    }
+
+    /// A segment of the program's memory, mapped when it is first needed.
+    fn segment(&self, attachment: &Arc<Attachment>, number: u32) -> Result<Arc<Segment>, Errno> {
+        if let Some(segment) = self.hub().segments.get(&number) {
+            return Ok(segment.clone());
+        }
+        let (Reply::Segment { len }, Some(memory)) = self.ask(attachment, &Request::Segment { segment: number })?
+        else {
+            return Err(Errno::PROTO);
+        };
+        let segment = Segment::map(std::os::fd::AsFd::as_fd(&memory), len as usize).map_err(|_| Errno::PROTO)?;
+        let mut hub = self.hub();
+        // Another thread may have been quicker.
+        Ok(hub.segments.entry(number).or_insert_with(|| Arc::new(segment)).clone())
+    }
+
+    /// What the namespace reaches now. Without a host, what it reached last: an address that is Clearway's does not become the kernel's by that.
+    fn routes(&self) -> Arc<Routes> {
+        let attachment = self.enter().ok();
+        let generation = attachment.as_ref().map(|attachment| attachment.house.routes());
+        let known = self.hub().routes.clone();
+        if let Some(known) = &known {
+            if generation.is_none_or(|generation| generation == known.generation()) {
+                return known.clone();
+            }
+        }
+        let asked = attachment.and_then(|attachment| self.ask(&attachment, &Request::Prefixes).ok());
+        let Some((Reply::Prefixes(prefixes), _)) = asked else { return known.unwrap_or_default() };
+        let routes = Arc::new(Routes::new(prefixes));
+        self.hub().routes = Some(routes.clone());
+        routes
+    }
+
+    /// The host is gone: everybody who waits for something of it is told.
+    pub(crate) fn host_died(&self, attachment: &Attachment) {
+        attachment.bury();
+        self.hub().host_died(attachment.number);
+    }
+
+    /// For calls that found nothing and do not sleep: looks now and then whether the host is there at all.
+    pub(crate) fn glance(&self) {
+        let Some(attachment) = self.alive() else { return };
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        let now = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
+        if now.wrapping_sub(self.looked.load(Ordering::Relaxed)) < GLANCE_MS {
+            return;
+        }
+        self.looked.store(now, Ordering::Relaxed);
+        if self.hub().has_lost_pulse() {
+            self.host_died(&attachment);
+        }
+    }
+}
+
+/// How often a busy process looks whether its host is there.
+const GLANCE_MS: u64 = 10;

@@ -1,0 +1,186 @@
+//! What a program is told about its host: by its environment, and by a file that the environment names.
+//!
+//! | variable | says |
+//! | --- | --- |
+//! | `CLEARWAY_SOCKET` | the host's door |
+//! | `CLEARWAY_NS`, `CLEARWAY_SECRET` | the namespace and its secret |
+//! | `CLEARWAY_CONFIG`, else `VCL_CONFIG` | a file, see [`file`](mod@file); what the variables above say goes before it |
+//! | `CLEARWAY_REQUIRED=1` | rather fail than use the kernel |
+//! | `CLEARWAY_SPIN_US` | microseconds that a thread looks before it sleeps |
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use clearway_shm::door::Secret;
+use clearway_shm::paths;
+use rustix::fs::{Mode, OFlags};
+
+use crate::spin;
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+/// The longest configuration file.
+const MAX_FILE: usize = 64 * 1024;
+
+/// How a program enters the host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AppConfig {
+    /// The host's door, or that of a namespace; None: the default place.
+    pub socket: Option<PathBuf>,
+    /// The namespace; empty for the default one.
+    pub namespace: String,
+    /// The namespace's secret.
+    pub secret: Option<Secret>,
+    /// Bytes of a receive FIFO; 0: the host's default.
+    pub rx_fifo: u32,
+    /// Bytes of a transmit FIFO; 0: the host's default.
+    pub tx_fifo: u32,
+    /// Who gets a stream that is bound to the wildcard address.
+    pub wildcard: Wildcard,
+    /// Destinations that stay with the kernel although the namespace reaches them: address and prefix length.
+    pub kernel: Vec<(IpAddr, u8)>,
+    /// The environment asked for a host in words (socket, namespace or file), so its absence is worth a message.
+    pub explicit: bool,
+    /// The environment says that a program without a host shall fail rather than use the kernel (`CLEARWAY_REQUIRED=1`).
+    pub required: bool,
+    /// How long a thread looks before it sleeps, in microseconds; None: as the number of processors suggests.
+    pub spin_us: Option<u32>,
+}
+
+/// Who gets a stream that is bound to 0.0.0.0 or ::.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wildcard {
+    /// Clearway.
+    #[default]
+    Clearway,
+    /// The kernel.
+    Kernel,
+}
+
+/// A setting that cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file says something that is not understood.
+    #[error("{}:{line}: {why}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, and what could stand there.
+        why: String,
+    },
+    /// A variable of the environment says something that is not understood.
+    #[error("{name}={value}: {why}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What could stand there.
+        why: &'static str,
+    },
+}
+
+impl AppConfig {
+    /// What the environment of this process says.
+    pub fn from_env() -> Result<AppConfig, ConfigError> {
+        AppConfig::from_variables(|name| std::env::var_os(name))
+    }
+
+    /// What variables say.
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<AppConfig, ConfigError> {
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
+        let mut config = AppConfig::default();
+        if let Some(path) = variable("CLEARWAY_CONFIG").or_else(|| variable("VCL_CONFIG")) {
+            let path = PathBuf::from(path);
+            let text = read(&path).map_err(|error| ConfigError::Unreadable { path: path.clone(), error })?;
+            let parsed = file::parse(&text, &mut config);
+            parsed.map_err(|file::Wrong { line, why }| ConfigError::Wrong { path, line, why })?;
+            config.explicit = true;
+        }
+        if let Some(socket) = variable(paths::SOCKET_VARIABLE) {
+            config.socket = Some(socket.into());
+            config.explicit = true;
+        }
+        if let Some(namespace) = variable("CLEARWAY_NS") {
+            config.namespace = namespace.to_string_lossy().into_owned();
+            config.explicit = true;
+        }
+        if let Some(secret) = variable("CLEARWAY_SECRET") {
+            config.secret = Some(Secret(secret.to_string_lossy().into_owned()));
+        }
+        config.required = match variable("CLEARWAY_REQUIRED") {
+            None => false,
+            Some(value) => yes_or_no("CLEARWAY_REQUIRED", value)?,
+        };
+        if let Some(value) = variable(spin::VARIABLE) {
+            config.spin_us = Some(number(spin::VARIABLE, value)?);
+        }
+        Ok(config)
+    }
+
+    /// The door to knock at. One that does not exist, but whose last part is the name of a namespace's door in our runtime folder, is found there:
+    /// files that were written for another host stack name a place of that one.
+    pub(crate) fn door(&self) -> PathBuf {
+        let Some(socket) = &self.socket else { return paths::door() };
+        let nearby = socket.file_name().map(|name| paths::namespace_doors(&paths::door()).join(name));
+        match nearby {
+            Some(nearby) if !exists(socket) && exists(&nearby) => nearby,
+            _ => socket.clone(),
+        }
+    }
+}
+
+fn yes_or_no(name: &'static str, value: OsString) -> Result<bool, ConfigError> {
+    match value.to_str() {
+        Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        _ => Err(ConfigError::Variable { name, value: value.to_string_lossy().into_owned(), why: "1 or 0" }),
+    }
+}
+
+fn number(name: &'static str, value: OsString) -> Result<u32, ConfigError> {
+    let number = value.to_str().and_then(|value| value.parse().ok());
+    number.ok_or_else(|| ConfigError::Variable {
+        name,
+        value: value.to_string_lossy().into_owned(),
+        why: "a number of microseconds",
+    })
+}
+
+fn exists(path: &Path) -> bool {
+    rustix::fs::stat(path).is_ok()
+}
+
+/// Reads a file without the C library, for which somebody may stand in.
+fn read(path: &Path) -> std::io::Result<String> {
+    let fd: OwnedFd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut bytes = vec![0; MAX_FILE];
+    let mut len = 0;
+    while len < MAX_FILE {
+        match rustix::io::read(&fd, &mut bytes[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    if len == MAX_FILE {
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "a configuration is at most 64 KiB long"));
+    }
+    bytes.truncate(len);
+    String::from_utf8(bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+}

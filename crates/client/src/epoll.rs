@@ -1,0 +1,352 @@
+//! Epoll sets with sockets of Clearway beside descriptors of the kernel.
+//!
+//! The program's descriptor is an epoll set of the kernel, which holds the kernel's members. As long as there is no other member, waiting is the kernel's
+//! alone. From the first socket on, threads sleep on a second set of the kernel's, in which the first lies beside the bell.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use clearway_shm::sleep;
+pub use clearway_shm::wait::EpollEvent;
+use clearway_shm::wait::{self, SignalMask};
+
+use crate::hub::set::{Set, What};
+use crate::hub::{BELL, INNER, KERNEL, PULSE, counter, ring, sleep_set};
+use crate::internal::Internal;
+use crate::ready::IN;
+use crate::wait::{Deadline, silence};
+use crate::{Client, Errno, Socket};
+
+/// Stands for our own member in the program's set of the kernel. A program's words are addresses and small numbers; this is neither.
+const OURS: u64 = 0xc1ea_7a4f_9e3d_5b16;
+
+/// While there are always sockets ready, the kernel's members are looked at once in so many calls.
+const KERNEL_TURN: u32 = 8;
+
+/// The sockets of Clearway in an epoll set. The kernel's members stay in the kernel's epoll set, behind the program's descriptor.
+pub struct EpollSet {
+    client: Arc<Client>,
+    pub(crate) key: usize,
+    /// A member of the program's set: wakes threads that wait there because there was no socket yet.
+    first: Internal,
+    calls: AtomicU32,
+    /// Threads that wait in the program's set because there was no socket.
+    waiting: AtomicU32,
+    /// How often this process had been forked when the members were last made its own.
+    forks: AtomicU32,
+}
+
+impl Drop for EpollSet {
+    fn drop(&mut self) {
+        self.client.hub().remove_set(self.key);
+    }
+}
+
+impl EpollSet {
+    /// A set without sockets beside the kernel's set behind the program's descriptor `epfd`. Make it when the program makes `epfd`: it adds a member of its
+    /// own there, by which threads that wait learn of the first socket. Until then waiting is the kernel's alone.
+    pub fn new(client: &Arc<Client>, epfd: i32) -> Result<Arc<EpollSet>, Errno> {
+        let first = counter()?;
+        let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        wait::epoll_add(epfd, first.as_fd().as_raw_fd(), EpollEvent { events, data: OURS })?;
+        let key = client.hub().sets.insert(Set::new(epfd, counter()?));
+        let forks = AtomicU32::new(client.forks());
+        let (calls, waiting) = (AtomicU32::new(0), AtomicU32::new(0));
+        Ok(Arc::new(EpollSet { client: client.clone(), key, first, calls, waiting, forks }))
+    }
+
+    /// EPOLL_CTL_ADD of a socket by the program's descriptor number `fd`.
+    pub fn add(&self, fd: i32, socket: &Socket, event: EpollEvent) -> Result<(), Errno> {
+        // A socket that came by a fork must be this process's before events are looked for.
+        self.client.of(&socket.core);
+        self.add_member(fd, What::Socket(socket.core.key), event)
+    }
+
+    /// EPOLL_CTL_ADD of another set; `fd` is the program's descriptor of it. It is not to be added to the kernel's set as well.
+    pub fn add_set(&self, fd: i32, set: &EpollSet, event: EpollEvent) -> Result<(), Errno> {
+        self.client.hub().may_nest(self.key, set.key)?;
+        self.add_member(fd, What::Set(set.key), event)?;
+        // The kernel's members of the inner set must wake who sleeps on this one.
+        let mut hub = self.client.hub();
+        if let Some(set) = hub.sets.get_mut(self.key) {
+            set.sleep = None;
+        }
+        hub.wake_set(self.key);
+        Ok(())
+    }
+
+    fn add_member(&self, fd: i32, what: What, event: EpollEvent) -> Result<(), Errno> {
+        let mut hub = self.client.hub();
+        let was_empty = hub.sets.get(self.key).is_none_or(Set::is_empty);
+        hub.add_member(self.key, fd, what, event)?;
+        drop(hub);
+        // Either the one who waits sees the member, or we see him: both first write and then look, under the hub's lock.
+        if was_empty && self.waiting.load(Ordering::Relaxed) > 0 {
+            ring(&self.first);
+        }
+        Ok(())
+    }
+
+    /// EPOLL_CTL_MOD of a socket or set.
+    pub fn modify(&self, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+        self.client.hub().modify_member(self.key, fd, event)
+    }
+
+    /// EPOLL_CTL_DEL of a socket or set.
+    pub fn remove(&self, fd: i32) -> Result<(), Errno> {
+        self.client.hub().remove_member(self.key, fd)
+    }
+
+    /// The descriptor is a member here (not in the kernel's set).
+    pub fn contains(&self, fd: i32) -> bool {
+        self.client.hub().sets.get(self.key).is_some_and(|set| set.contains(fd))
+    }
+
+    /// There are no members here: the kernel's set is all there is.
+    pub fn is_empty(&self) -> bool {
+        self.client.hub().sets.get(self.key).is_none_or(Set::is_empty)
+    }
+
+    /// The kernel's set has, or had, members too: from now on it is looked at as well.
+    pub fn has_kernel_members(&self) {
+        if let Some(set) = self.client.hub().sets.get_mut(self.key) {
+            set.kernel = true;
+        }
+    }
+
+    /// Waits as `epoll_pwait2` does; `epfd` is the program's descriptor of the set. Returns how many of `out` were filled.
+    pub fn wait(
+        &self,
+        epfd: i32,
+        out: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        sigmask: Option<SignalMask>,
+    ) -> Result<usize, Errno> {
+        if out.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        self.inherit();
+        let deadline = Deadline::after(timeout.filter(|timeout| !timeout.is_zero()));
+        let at_once = timeout == Some(Duration::ZERO);
+        loop {
+            let Some(filled) = self.harvest(out) else {
+                let left = if at_once { timeout } else { deadline.left() };
+                match self.wait_for_kernel_only(epfd, out, left, sigmask)? {
+                    // The first socket came, or the last one went.
+                    0 if left.is_none_or(|left| !left.is_zero()) => continue,
+                    filled => return Ok(filled),
+                }
+            };
+            if filled > 0 {
+                return Ok(filled + self.kernel_in_passing(epfd, &mut out[filled..]));
+            }
+            let left = deadline.left();
+            if at_once || left.is_some_and(|left| left.is_zero()) {
+                self.client.glance();
+                return match self.has_kernel() {
+                    true => self.kernel_wait(epfd, out, Some(Duration::ZERO), sigmask),
+                    false => Ok(0),
+                };
+            }
+            if self.spin() {
+                continue;
+            }
+            let kernel = self.sleep(epfd, left, sigmask)?;
+            if kernel {
+                let filled = self.kernel_wait(epfd, out, Some(Duration::ZERO), sigmask)?;
+                if filled > 0 {
+                    return Ok(filled);
+                }
+            }
+        }
+    }
+
+    /// What `poll` would find, but for what the kernel knows of its own members.
+    pub(crate) fn readiness(&self) -> u32 {
+        let mut hub = self.client.hub();
+        hub.drain();
+        if hub.is_set_ready(self.key, 4) { IN | libc::EPOLLRDNORM as u32 } else { 0 }
+    }
+
+    /// Takes what is ready; None when there are no members.
+    fn harvest(&self, out: &mut [EpollEvent]) -> Option<usize> {
+        let mut hub = self.client.hub();
+        if hub.sets.get(self.key)?.is_empty() {
+            return None;
+        }
+        hub.drain();
+        hub.look_at_inner_sets(self.key);
+        let filled = hub.harvest(self.key, out);
+        let set = hub.sets.get(self.key)?;
+        if filled > 0 && set.is_promising() && set.sleeping > set.kicked {
+            // What is left is for the others, as the kernel does it.
+            hub.wake_set(self.key);
+        }
+        Some(filled)
+    }
+
+    /// Waits in the kernel as long as there are no members here.
+    fn wait_for_kernel_only(
+        &self,
+        epfd: i32,
+        out: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        sigmask: Option<SignalMask>,
+    ) -> Result<usize, Errno> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Looked at once more, for a member that was added before we were seen to wait.
+        let waited = match self.is_empty() {
+            true => self.kernel_wait(epfd, out, timeout, sigmask),
+            false => Ok(0),
+        };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        waited
+    }
+
+    /// The kernel's set has members of the program's.
+    pub(crate) fn has_kernel(&self) -> bool {
+        self.client.hub().sets.get(self.key).is_some_and(|set| set.kernel)
+    }
+
+    /// Asks the kernel for its members.
+    fn kernel_wait(
+        &self,
+        epfd: i32,
+        out: &mut [EpollEvent],
+        timeout: Option<Duration>,
+        sigmask: Option<SignalMask>,
+    ) -> Result<usize, Errno> {
+        let filled = wait::epoll(epfd, out, timeout, sigmask)?;
+        let Some(ours) = out[..filled].iter().position(|event| event.data == OURS) else { return Ok(filled) };
+        out.copy_within(ours + 1..filled, ours);
+        Ok(filled - 1)
+    }
+
+    /// Looks at the kernel's members now and then while there are sockets ready all the time.
+    fn kernel_in_passing(&self, epfd: i32, out: &mut [EpollEvent]) -> usize {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+        match calls % KERNEL_TURN == 0 && !out.is_empty() && self.has_kernel() {
+            true => self.kernel_wait(epfd, out, Some(Duration::ZERO), None).unwrap_or(0),
+            false => 0,
+        }
+    }
+
+    fn spin(&self) -> bool {
+        self.client.spin.look(|| {
+            let mut hub = self.client.hub();
+            hub.drain();
+            hub.sets.get(self.key).is_none_or(Set::is_promising)
+        })
+    }
+
+    /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when the kernel's set has something.
+    fn sleep(&self, epfd: i32, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
+        let mut hub = self.client.hub();
+        let Some(lane) = hub.lane.as_ref().filter(|lane| lane.alive) else {
+            // All members' host is gone, and that was reported to whom it concerned.
+            drop(hub);
+            return self.sleep_without_host(epfd, timeout, sigmask);
+        };
+        let (number, words, bell) = (lane.number, lane.words.clone(), lane.bell.clone());
+        let known = hub.sets.get(self.key).and_then(|set| set.sleep.clone());
+        let sleeper = match known.filter(|(of, _)| *of == number) {
+            Some((_, sleeper)) => sleeper,
+            None => {
+                let sleeper = Arc::new(self.make_sleeper(&hub, epfd)?);
+                if let Some(set) = hub.sets.get_mut(self.key) {
+                    set.sleep = Some((number, sleeper.clone()));
+                }
+                sleeper
+            }
+        };
+        sleep::about_to_sleep(&words.sleepers);
+        hub.drain();
+        match hub.sets.get_mut(self.key) {
+            Some(set) if !set.is_promising() => set.sleeping += 1,
+            _ => {
+                sleep::awake(&words.sleepers);
+                return Ok(false);
+            }
+        }
+        drop(hub);
+
+        let mut found = [EpollEvent::default(); 4];
+        let slept = wait::epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
+        let found = &found[..*slept.as_ref().unwrap_or(&0)];
+        if found.iter().any(|event| event.data == BELL) {
+            silence(&bell);
+        }
+        let mut hub = self.client.hub();
+        if hub.lane.as_ref().is_some_and(|lane| lane.number == number) {
+            sleep::awake(&words.sleepers);
+            hub.drain();
+        }
+        if let Some(set) = hub.sets.get_mut(self.key) {
+            // Two kicks can have woken one thread only, so others may be kicked again.
+            (set.sleeping, set.kicked) = (set.sleeping.saturating_sub(1), 0);
+        }
+        drop(hub);
+        if found.iter().any(|event| event.data == PULSE) {
+            self.client.lost_pulse(number);
+        }
+        slept?;
+        Ok(found.iter().any(|event| event.data == KERNEL))
+    }
+
+    /// What threads sleep on: bell, kick, pulse, and the kernel's sets of this set and of those in it.
+    fn make_sleeper(&self, hub: &crate::hub::Inner, epfd: i32) -> Result<Internal, Errno> {
+        let (Some(lane), Some(set)) = (&hub.lane, hub.sets.get(self.key)) else { return Err(Errno::BADF) };
+        let sleeper = sleep_set(lane, &set.kick)?;
+        let number = sleeper.as_fd().as_raw_fd();
+        let add = |epfd, data| wait::epoll_add(number, epfd, EpollEvent { events: IN, data });
+        add(epfd, KERNEL)?;
+        for inner in hub.sets_within(self.key) {
+            add(inner, INNER)?;
+        }
+        Ok(sleeper)
+    }
+
+    fn sleep_without_host(
+        &self,
+        epfd: i32,
+        timeout: Option<Duration>,
+        sigmask: Option<SignalMask>,
+    ) -> Result<bool, Errno> {
+        let mut hub = self.client.hub();
+        let Some(set) = hub.sets.get_mut(self.key) else { return Err(Errno::BADF) };
+        let kick = set.kick.clone();
+        silence(&kick);
+        if set.is_promising() {
+            return Ok(false);
+        }
+        set.sleeping += 1;
+        drop(hub);
+        let entry = |fd| wait::PollFd { fd, events: libc::POLLIN, found: 0 };
+        let mut fds = [entry(epfd), entry(kick.as_fd().as_raw_fd())];
+        let slept = wait::poll(&mut fds, timeout, sigmask);
+        if let Some(set) = self.client.hub().sets.get_mut(self.key) {
+            (set.sleeping, set.kicked) = (set.sleeping.saturating_sub(1), 0);
+        }
+        slept?;
+        Ok(fds[0].found != 0)
+    }
+
+    /// Members that came by a fork become this process's.
+    fn inherit(&self) {
+        let forks = self.client.forks();
+        if self.forks.swap(forks, Ordering::Relaxed) == forks {
+            return;
+        }
+        let strangers: Vec<_> = {
+            let hub = self.client.hub();
+            let Some(set) = hub.sets.get(self.key) else { return };
+            let cores = set.sockets().filter_map(|key| hub.sockets.get(key)).map(|socket| &socket.core);
+            cores.filter(|core| core.is_inherited(forks)).cloned().collect()
+        };
+        for core in strangers {
+            self.client.of(&core);
+        }
+    }
+}

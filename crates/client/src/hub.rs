@@ -1,0 +1,428 @@
+//! Who waits for what in this process, and what the workers' events mean for them.
+//!
+//! One lock guards it all, and is held briefly: nothing under it waits. Whichever thread holds it drains the event rings of the *lane* and marks the threads
+//! and epoll sets concerned, so it does not matter which of them the bell has woken. Those that sleep are *kicked* when the lock is released.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clearway_shm::door::{SessionId, SocketOptions};
+use clearway_shm::layout::event;
+use clearway_shm::wait::{self, PollFd};
+use clearway_shm::{LaneView, RingConsumer, Segment};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use slab::Slab;
+
+use crate::Errno;
+use crate::core::Core;
+use crate::internal::Internal;
+use crate::ready::{self, ALL, IN};
+use crate::routes::Routes;
+
+pub(crate) mod set;
+
+use set::Set;
+
+/// Words by which a sleeper's epoll set names what it found.
+pub(crate) const BELL: u64 = 0;
+pub(crate) const KICK: u64 = 1;
+pub(crate) const PULSE: u64 = 2;
+pub(crate) const KERNEL: u64 = 3;
+pub(crate) const INNER: u64 = 4;
+
+/// The hub of one process.
+pub(crate) struct Hub(Mutex<Inner>);
+
+/// What the lock guards.
+#[derive(Default)]
+pub(crate) struct Inner {
+    pub(crate) sockets: Slab<Watched>,
+    pub(crate) sets: Slab<Set>,
+    waiters: Slab<Waiter>,
+    by_session: HashMap<SessionId, usize>,
+    pub(crate) lane: Option<Lane>,
+    pub(crate) segments: HashMap<u32, Arc<Segment>>,
+    /// Which program the segments belong to.
+    pub(crate) program: (u64, u32),
+    pub(crate) routes: Option<Arc<Routes>>,
+    kicks: Kicks,
+}
+
+/// The part of an attachment by which events come.
+pub(crate) struct Lane {
+    pub(crate) number: u32,
+    pub(crate) words: LaneView,
+    pub(crate) events: Vec<RingConsumer>,
+    pub(crate) bell: Arc<Internal>,
+    /// A copy of the attach socket: it hangs up when the host is gone.
+    pub(crate) pulse: Internal,
+    pub(crate) pool: Vec<Arc<Sleeper>>,
+    pub(crate) alive: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(
+        number: u32,
+        words: LaneView,
+        events: Vec<RingConsumer>,
+        bell: Internal,
+        pulse: Internal,
+    ) -> Lane {
+        Lane { number, words, events, bell: Arc::new(bell), pulse, pool: Vec::new(), alive: true }
+    }
+}
+
+/// A socket, and who waits for it.
+pub(crate) struct Watched {
+    pub(crate) core: Arc<Core>,
+    pub(crate) watches: Vec<Watch>,
+    pub(crate) local: Option<std::net::SocketAddr>,
+    pub(crate) remote: Option<std::net::SocketAddr>,
+    pub(crate) options: SocketOptions,
+    /// A connect has begun whose end no connect has reported.
+    pub(crate) connecting: bool,
+}
+
+/// One who waits for a socket or set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Watch {
+    /// A thread, for these bits.
+    Thread { waiter: usize, mask: u32 },
+    /// An epoll set, of which it is this member.
+    Member { set: usize, member: usize },
+}
+
+/// A thread that waits.
+#[derive(Default)]
+struct Waiter {
+    /// Something that it waits for was touched.
+    touched: bool,
+    /// What it sleeps on, while it does.
+    sleeper: Option<Arc<Sleeper>>,
+}
+
+/// What a thread sleeps on: an epoll set of the kernel with the bell, a counter of its own and the pulse in it.
+pub(crate) struct Sleeper {
+    pub(crate) epoll: Internal,
+    kick: Internal,
+}
+
+impl Sleeper {
+    fn new(lane: &Lane) -> Result<Sleeper, Errno> {
+        let kick = counter()?;
+        let epoll = sleep_set(lane, &kick)?;
+        Ok(Sleeper { epoll, kick })
+    }
+
+    fn kick(&self) {
+        ring(&self.kick);
+    }
+}
+
+/// A new event counter.
+pub(crate) fn counter() -> Result<Internal, Errno> {
+    Ok(Internal::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+}
+
+pub(crate) fn ring(counter: &Internal) {
+    // A full counter is readable, which is all that is wanted.
+    let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
+}
+
+/// An epoll set of the kernel with the bell and the pulse of the lane, and `kick`.
+///
+/// The bell is *exclusive*: of all who sleep, one is woken, and that one drains the rings for all. Bell and kick are edge-triggered, so that they need not
+/// be emptied before the next sleep; an edge that comes while nobody sleeps costs one look too many.
+pub(crate) fn sleep_set(lane: &Lane, kick: &Internal) -> Result<Internal, Errno> {
+    let set = Internal::new(epoll::create(CreateFlags::CLOEXEC)?);
+    let edge = EventFlags::IN | EventFlags::ET;
+    epoll::add(&set, lane.bell.as_fd(), EventData::new_u64(BELL), edge | EventFlags::EXCLUSIVE)?;
+    epoll::add(&set, kick, EventData::new_u64(KICK), edge)?;
+    epoll::add(&set, &lane.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
+    Ok(set)
+}
+
+/// Who must be woken when the lock is released. Beyond a few, they are woken at once.
+#[derive(Default)]
+struct Kicks {
+    list: [Option<Kick>; 8],
+    len: usize,
+}
+
+enum Kick {
+    Thread(Arc<Sleeper>),
+    Set(Arc<Internal>),
+}
+
+impl Kick {
+    fn deliver(self) {
+        match self {
+            Kick::Thread(sleeper) => sleeper.kick(),
+            Kick::Set(counter) => ring(&counter),
+        }
+    }
+}
+
+impl Kicks {
+    fn add(&mut self, kick: Kick) {
+        match self.list.get_mut(self.len) {
+            Some(slot) => {
+                *slot = Some(kick);
+                self.len += 1;
+            }
+            None => kick.deliver(),
+        }
+    }
+
+    fn deliver(self) {
+        self.list.into_iter().take(self.len).flatten().for_each(Kick::deliver);
+    }
+}
+
+/// The hub, held. Who must be woken is woken when this is dropped.
+pub(crate) struct Held<'a> {
+    inner: Option<MutexGuard<'a, Inner>>,
+}
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        self.inner.as_ref().expect("taken away by drop only")
+    }
+}
+
+impl std::ops::DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        self.inner.as_mut().expect("taken away by drop only")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let Some(mut inner) = self.inner.take() else { return };
+        if inner.kicks.len > 0 {
+            let kicks = std::mem::take(&mut inner.kicks);
+            drop(inner);
+            kicks.deliver();
+        }
+    }
+}
+
+impl Hub {
+    pub(crate) fn new() -> Hub {
+        Hub(Mutex::new(Inner::default()))
+    }
+
+    pub(crate) fn lock(&self) -> Held<'_> {
+        Held { inner: Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)) }
+    }
+}
+
+impl Inner {
+    /// The number of the attachment whose host is there.
+    pub(crate) fn alive(&self) -> Option<u32> {
+        self.lane.as_ref().filter(|lane| lane.alive).map(|lane| lane.number)
+    }
+
+    /// What a socket is ready for.
+    pub(crate) fn readiness(&self, core: &Core) -> u32 {
+        core.readiness(self.alive() == Some(core.attachment()))
+    }
+
+    /// A socket is there. `make` gets its key.
+    pub(crate) fn add_socket(&mut self, id: SessionId, make: impl FnOnce(usize) -> Watched) -> Arc<Core> {
+        let entry = self.sockets.vacant_entry();
+        let key = entry.key();
+        let core = entry.insert(make(key)).core.clone();
+        self.by_session.insert(id, key);
+        core
+    }
+
+    /// Events of the session are for this socket.
+    pub(crate) fn route(&mut self, id: SessionId, key: usize) {
+        self.by_session.insert(id, key);
+    }
+
+    /// A socket is gone, and with it its places in epoll sets.
+    pub(crate) fn remove_socket(&mut self, key: usize) -> Option<Watched> {
+        let watched = self.sockets.try_remove(key)?;
+        if self.by_session.get(&watched.core.id) == Some(&key) {
+            self.by_session.remove(&watched.core.id);
+        }
+        for watch in &watched.watches {
+            if let Watch::Member { set, member } = watch {
+                self.forget_member(*set, *member);
+            }
+        }
+        Some(watched)
+    }
+
+    /// A new lane in place of the one before. Sessions of that one are dead, or come along when they are next used.
+    pub(crate) fn set_lane(&mut self, lane: Option<Lane>) {
+        self.by_session.clear();
+        self.lane = lane;
+    }
+
+    /// The host is gone: everything of it is ready, with an error.
+    pub(crate) fn host_died(&mut self, number: u32) {
+        let Some(lane) = self.lane.as_mut().filter(|lane| lane.number == number && lane.alive) else { return };
+        lane.alive = false;
+        self.mark_all();
+    }
+
+    /// Takes all events out of the rings and marks whom they concern. A host that writes nonsense counts as gone.
+    pub(crate) fn drain(&mut self) {
+        let Some(mut lane) = self.lane.take() else { return };
+        let mut broken = false;
+        for ring in &mut lane.events {
+            loop {
+                match ring.pop() {
+                    Ok(Some(message)) => {
+                        if let Some(&key) = self.by_session.get(&message.session) {
+                            self.event(key, message.what);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        broken = true;
+                        break;
+                    }
+                }
+            }
+        }
+        let overflow = lane.alive
+            && lane.words.overflow.load(Ordering::Acquire) != 0
+            && lane.words.overflow.swap(0, Ordering::AcqRel) != 0;
+        lane.alive &= !broken;
+        self.lane = Some(lane);
+        if overflow || broken {
+            self.mark_all();
+        }
+    }
+
+    /// The host hung up.
+    pub(crate) fn has_lost_pulse(&self) -> bool {
+        let Some(lane) = &self.lane else { return false };
+        let mut fds = [PollFd { fd: lane.pulse.as_fd().as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
+        matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1))
+    }
+
+    fn event(&mut self, key: usize, what: u32) {
+        if what & event::READABLE != 0 && self.has_edge_reader(key) {
+            // Each arrival is an edge, so the next one must be told too. Others look again, and arm, only when they find nothing.
+            self.sockets[key].core.arm(IN);
+        }
+        self.mark(key, ready::touched(what));
+    }
+
+    fn mark_all(&mut self) {
+        let keys: Vec<usize> = self.sockets.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.mark(key, ALL));
+    }
+
+    /// Something about a socket changed: tells those who wait for any of the bits.
+    pub(crate) fn mark(&mut self, key: usize, bits: u32) {
+        let mut exclusive_done = false;
+        let mut index = 0;
+        while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index)) {
+            self.mark_watch(watch, bits, &mut exclusive_done);
+            index += 1;
+        }
+    }
+
+    pub(crate) fn mark_watch(&mut self, watch: Watch, bits: u32, exclusive_done: &mut bool) {
+        match watch {
+            Watch::Thread { waiter, mask } if mask & bits != 0 => self.touch(waiter),
+            Watch::Thread { .. } => {}
+            Watch::Member { set, member } => self.mark_member(set, member, bits, exclusive_done),
+        }
+    }
+
+    fn touch(&mut self, waiter: usize) {
+        let Some(waiter) = self.waiters.get_mut(waiter) else { return };
+        waiter.touched = true;
+        if let Some(sleeper) = waiter.sleeper.take() {
+            self.kicks.add(Kick::Thread(sleeper));
+        }
+    }
+
+    pub(crate) fn kick_set(&mut self, counter: Arc<Internal>) {
+        self.kicks.add(Kick::Set(counter));
+    }
+
+    /// A thread begins to wait.
+    pub(crate) fn add_waiter(&mut self) -> usize {
+        self.waiters.insert(Waiter::default())
+    }
+
+    /// It waits no longer.
+    pub(crate) fn remove_waiter(&mut self, waiter: usize) {
+        self.waiters.try_remove(waiter);
+    }
+
+    pub(crate) fn watch_socket(&mut self, key: usize, watch: Watch) {
+        if let Some(socket) = self.sockets.get_mut(key) {
+            socket.watches.push(watch);
+        }
+    }
+
+    pub(crate) fn unwatch_socket(&mut self, key: usize, watch: Watch) {
+        if let Some(socket) = self.sockets.get_mut(key) {
+            forget(&mut socket.watches, watch);
+        }
+    }
+
+    /// Something that the thread waits for was touched since the last time this was asked.
+    pub(crate) fn was_touched(&mut self, waiter: usize) -> bool {
+        // A thread that is not known was forgotten by a fork in a signal handler: it must look for itself.
+        self.waiters.get_mut(waiter).is_none_or(|waiter| std::mem::take(&mut waiter.touched))
+    }
+
+    /// The thread is about to sleep on what this returns, on which it is kicked from now on.
+    pub(crate) fn lie_down(&mut self, waiter: usize) -> Result<Option<Arc<Sleeper>>, Errno> {
+        let Some(lane) = self.lane.as_mut().filter(|lane| lane.alive) else { return Ok(None) };
+        let sleeper = match lane.pool.pop() {
+            Some(sleeper) => sleeper,
+            None => Arc::new(Sleeper::new(lane)?),
+        };
+        if let Some(waiter) = self.waiters.get_mut(waiter) {
+            waiter.sleeper = Some(sleeper.clone());
+        }
+        Ok(Some(sleeper))
+    }
+
+    /// The thread is up again.
+    pub(crate) fn get_up(&mut self, waiter: usize, sleeper: Arc<Sleeper>, number: u32) {
+        if let Some(waiter) = self.waiters.get_mut(waiter) {
+            waiter.sleeper = None;
+        }
+        if let Some(lane) = self.lane.as_mut().filter(|lane| lane.number == number) {
+            lane.pool.push(sleeper);
+        }
+    }
+
+    /// In a forked child: the other threads are not there, and what the kernel holds for them is the parent's.
+    pub(crate) fn forget_threads(&mut self) {
+        self.set_lane(None);
+        self.waiters.clear();
+        self.kicks = Kicks::default();
+        for (_, socket) in &mut self.sockets {
+            socket.watches.retain(|watch| matches!(watch, Watch::Member { .. }));
+        }
+        for (_, set) in &mut self.sets {
+            set.forget_threads();
+        }
+    }
+}
+
+/// Takes one of equal watches out.
+pub(crate) fn forget(watches: &mut Vec<Watch>, watch: Watch) {
+    if let Some(index) = watches.iter().position(|other| *other == watch) {
+        watches.swap_remove(index);
+    }
+}

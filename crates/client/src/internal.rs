@@ -1,0 +1,66 @@
+//! The descriptors that this crate holds for itself.
+//!
+//! They stand at high numbers, so that a program that counts on low ones finds them, and they are known, so that one that closes whatever is open can be kept
+//! from closing these.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers from here on are preferred, when the process may have so many.
+const PREFERRED: u64 = 900;
+
+/// Numbers up to here can be known.
+const MOST: usize = 1 << 16;
+
+static KNOWN: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+
+/// The descriptor is one that this crate holds for itself in this process. A program must not close or replace it.
+pub fn is_internal(fd: i32) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+fn place(fd: i32) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|fd| *fd < MOST)?;
+    Some((&KNOWN[fd / 64], 1 << (fd % 64)))
+}
+
+/// A descriptor of ours.
+#[derive(Debug)]
+pub(crate) struct Internal {
+    fd: Option<OwnedFd>,
+}
+
+impl Internal {
+    /// Takes a descriptor into our keeping, at a high number when there is one.
+    pub(crate) fn new(fd: OwnedFd) -> Internal {
+        let fd = raise(&fd).unwrap_or(fd);
+        if let Some((word, bit)) = place(fd.as_raw_fd()) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Internal { fd: Some(fd) }
+    }
+}
+
+impl AsFd for Internal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("taken away by drop only").as_fd()
+    }
+}
+
+impl Drop for Internal {
+    fn drop(&mut self) {
+        // Forgotten first: the number can be the program's as soon as it is closed.
+        let fd = self.fd.take();
+        if let Some((word, bit)) = fd.as_ref().and_then(|fd| place(fd.as_raw_fd())) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The same at a high number.
+fn raise(fd: &OwnedFd) -> Option<OwnedFd> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.current.unwrap_or(u64::MAX);
+    let from = PREFERRED.min(most / 4 * 3);
+    rustix::io::fcntl_dupfd_cloexec(fd, i32::try_from(from).ok()?).ok()
+}

@@ -1,0 +1,35 @@
+#![forbid(unsafe_code)]
+//! A program's side of the host: attach, streams, listeners, datagrams, readiness, fork.
+//!
+//! A process has one [`Client`]. It makes [`Socket`]s, which live in the host and whose bytes lie in memory that both share; [`poll`] and
+//! [`EpollSet`] wait for them together with descriptors of the kernel. What is done to a socket fails with the [`Errno`] that Linux would give.
+//!
+//! Everything may be called from any thread. All system calls go around the C library, so a library that stands in for the C library's
+//! functions can be built on this one.
+
+mod attach;
+mod client;
+mod config;
+mod core;
+mod epoll;
+mod errno;
+mod fork;
+mod hub;
+mod internal;
+mod poll;
+mod ready;
+mod routes;
+mod socket;
+mod spin;
+mod wait;
+
+pub use attach::AttachError;
+pub use clearway_shm::door::{Congestion, Info, Kind, SocketOptions};
+pub use clearway_shm::layout::flags;
+pub use client::Client;
+pub use config::{AppConfig, ConfigError, Wildcard};
+pub use epoll::{EpollEvent, EpollSet};
+pub use errno::Errno;
+pub use internal::is_internal;
+pub use poll::{PollEntry, Target, poll};
+pub use socket::{Arrived, How, Received, SendTo, Socket};

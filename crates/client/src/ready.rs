@@ -1,0 +1,157 @@
+//! What a socket is ready for, as its words and FIFOs in shared memory say it.
+
+use std::sync::atomic::Ordering;
+
+use clearway_shm::FifoMem;
+use clearway_shm::door::Kind;
+use clearway_shm::layout::{event, flags, state};
+
+use crate::core::Core;
+
+pub(crate) const IN: u32 = libc::EPOLLIN as u32;
+pub(crate) const PRI: u32 = libc::EPOLLPRI as u32;
+pub(crate) const OUT: u32 = libc::EPOLLOUT as u32;
+pub(crate) const ERR: u32 = libc::EPOLLERR as u32;
+pub(crate) const HUP: u32 = libc::EPOLLHUP as u32;
+pub(crate) const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+const RDNORM: u32 = libc::EPOLLRDNORM as u32;
+const RDBAND: u32 = libc::EPOLLRDBAND as u32;
+const WRNORM: u32 = libc::EPOLLWRNORM as u32;
+const WRBAND: u32 = libc::EPOLLWRBAND as u32;
+
+/// All that concerns reading.
+pub(crate) const READ: u32 = IN | RDNORM | RDBAND | PRI | RDHUP;
+/// All that concerns writing.
+pub(crate) const WRITE: u32 = OUT | WRNORM | WRBAND;
+/// Reported whether asked for or not.
+pub(crate) const ALWAYS: u32 = ERR | HUP;
+/// Everything.
+pub(crate) const ALL: u32 = READ | WRITE | ALWAYS;
+
+/// What a worker's event may have changed.
+pub(crate) fn touched(what: u32) -> u32 {
+    let mut bits = 0;
+    if what & event::READABLE != 0 {
+        bits |= READ;
+    }
+    if what & event::WRITABLE != 0 {
+        bits |= WRITE;
+    }
+    if what & event::STATE != 0 {
+        bits |= ALL;
+    }
+    bits
+}
+
+/// Bytes in a FIFO, by a look that needs no lock. The reader's position is read first: a reader that moves meanwhile makes the result too large, never negative.
+pub(crate) fn bytes_in(fifo: &FifoMem) -> u32 {
+    let head = fifo.head().head.load(Ordering::Acquire);
+    let tail = fifo.head().tail.load(Ordering::Acquire);
+    tail.wrapping_sub(head)
+}
+
+/// Bytes that may be written.
+pub(crate) fn room_in(fifo: &FifoMem) -> u32 {
+    fifo.limit().saturating_sub(bytes_in(fifo))
+}
+
+/// Linux calls a stream writable when a third of its buffer is free.
+pub(crate) fn is_writable(fifo: &FifoMem) -> bool {
+    room_in(fifo) >= (fifo.limit() / 3).max(1)
+}
+
+impl Core {
+    /// POLL* bits, as `tcp_poll` and `datagram_poll` of Linux give them. `alive`: the host is there.
+    pub(crate) fn readiness(&self, alive: bool) -> u32 {
+        if !alive {
+            return READ & !PRI | WRITE | HUP | if self.has_error(alive) { ERR } else { 0 };
+        }
+        let error = if self.has_error(alive) { ERR } else { 0 };
+        error
+            | match self.kind {
+                Kind::Stream => self.stream_readiness(),
+                Kind::Datagram => self.datagram_readiness(),
+            }
+    }
+
+    fn stream_readiness(&self) -> u32 {
+        let state = self.state();
+        if state & state::LISTENING != 0 {
+            return if self.readable() { IN | RDNORM } else { 0 };
+        }
+        if state & state::CONNECTING != 0 {
+            return 0;
+        }
+        if state & (state::FAILED | state::CLOSED) != 0 {
+            return IN | RDNORM | RDHUP | OUT | WRNORM | HUP;
+        }
+        if state & state::CONNECTED == 0 {
+            // Linux: a stream that was never connected is closed.
+            return OUT | WRNORM | HUP;
+        }
+        let shut = self.flags();
+        let (no_more_reads, no_more_writes) =
+            (state & state::PEER_CLOSED != 0 || shut & flags::SHUT_READ != 0, shut & flags::SHUT_WRITE != 0);
+        let mut bits = 0;
+        if no_more_reads {
+            bits |= IN | RDNORM | RDHUP;
+        } else if self.readable() {
+            bits |= IN | RDNORM;
+        }
+        if no_more_writes || self.tx().is_some_and(|tx| is_writable(&tx.mem)) {
+            bits |= OUT | WRNORM;
+        }
+        if no_more_reads && no_more_writes {
+            bits |= HUP;
+        }
+        if self.distance_to_urgent().is_some() {
+            bits |= PRI;
+        }
+        bits
+    }
+
+    fn datagram_readiness(&self) -> u32 {
+        let shut = self.flags();
+        let mut bits = 0;
+        if shut & flags::SHUT_READ != 0 {
+            bits |= IN | RDNORM | RDHUP;
+        } else if self.readable() {
+            bits |= IN | RDNORM;
+        }
+        if shut & flags::SHUT_READ != 0 && shut & flags::SHUT_WRITE != 0 {
+            bits |= HUP;
+        }
+        if self.tx().is_none_or(|tx| is_writable(&tx.mem)) {
+            bits |= OUT | WRNORM | WRBAND;
+        }
+        bits
+    }
+
+    /// Bytes before the urgent one, while that is still ahead.
+    pub(crate) fn distance_to_urgent(&self) -> Option<u32> {
+        if self.state() & state::URGENT == 0 {
+            return None;
+        }
+        let head = self.rx()?.mem.head().head.load(Ordering::Acquire);
+        let mark = self.words.urgent.load(Ordering::Acquire);
+        let distance = mark.wrapping_sub(1).wrapping_sub(head);
+        // Half of the circle is behind us.
+        (distance < 1 << 31).then_some(distance)
+    }
+
+    /// There is something in the receive FIFO.
+    pub(crate) fn readable(&self) -> bool {
+        self.rx().is_some_and(|rx| bytes_in(&rx.mem) > 0)
+    }
+
+    /// Asks the worker to tell when any of `interest` changes. What is waited for must be looked at afterwards.
+    pub(crate) fn arm(&self, interest: u32) {
+        if let Some(rx) = self.rx().filter(|_| interest & READ != 0) {
+            // As `Consumer::attend`: both sides exchange the word, so either the worker sees the 0 or we see its bytes.
+            rx.mem.head().kicked.swap(0, Ordering::AcqRel);
+        }
+        if let Some(tx) = self.tx().filter(|tx| interest & WRITE != 0 && !is_writable(&tx.mem)) {
+            tx.mem.head().want_room.swap(1, Ordering::AcqRel);
+        }
+    }
+}

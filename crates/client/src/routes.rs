@@ -1,0 +1,70 @@
+//! Which addresses are Clearway's.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_shm::door::Prefixes;
+
+use crate::config::{AppConfig, Wildcard};
+
+#[cfg(test)]
+mod tests;
+
+/// What a namespace reaches, as it was when it was asked last.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(Prefixes);
+
+impl Routes {
+    pub(crate) fn new(prefixes: Prefixes) -> Routes {
+        Routes(prefixes)
+    }
+
+    /// Which state of addresses and routes this is.
+    pub(crate) fn generation(&self) -> u32 {
+        self.0.generation
+    }
+
+    /// Binding to this address is Clearway's.
+    pub(crate) fn serves_local(&self, config: &AppConfig, local: SocketAddr) -> bool {
+        let address = local.ip().to_canonical();
+        match address.is_unspecified() {
+            true => config.wildcard == Wildcard::Clearway && !self.0.local.is_empty(),
+            false => self.owns(address) && !is_kernels(config, address),
+        }
+    }
+
+    /// Connecting to this address is Clearway's.
+    pub(crate) fn serves_remote(&self, config: &AppConfig, remote: SocketAddr) -> bool {
+        let address = remote.ip().to_canonical();
+        if is_kernels(config, address) {
+            return false;
+        }
+        if self.owns(address) {
+            return true;
+        }
+        // Loopback addresses and the wildcard are this machine; groups are not sent to by us.
+        let here = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+        let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+        !here && !broadcast && self.0.routes.iter().any(|(prefix, len)| contains(*prefix, *len, address))
+    }
+
+    fn owns(&self, address: IpAddr) -> bool {
+        self.0.local.contains(&address)
+    }
+}
+
+fn is_kernels(config: &AppConfig, address: IpAddr) -> bool {
+    config.kernel.iter().any(|(prefix, len)| contains(*prefix, *len, address))
+}
+
+/// The first `len` bits are equal.
+fn contains(prefix: IpAddr, len: u8, address: IpAddr) -> bool {
+    let (prefix, address, bits) = match (prefix, address) {
+        (IpAddr::V4(prefix), IpAddr::V4(address)) => {
+            (u128::from(prefix.to_bits()) << 96, u128::from(address.to_bits()) << 96, 32)
+        }
+        (IpAddr::V6(prefix), IpAddr::V6(address)) => (prefix.to_bits(), address.to_bits(), 128),
+        _ => return false,
+    };
+    let len = u32::from(len).min(bits);
+    len == 0 || (prefix ^ address) >> (128 - len) == 0
+}

@@ -1,0 +1,66 @@
+use super::*;
+
+fn routes() -> Routes {
+    Routes::new(Prefixes {
+        generation: 1,
+        local: vec!["172.16.1.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
+        routes: vec![("172.16.2.1".parse().unwrap(), 32), ("10.0.0.0".parse().unwrap(), 8), ("::".parse().unwrap(), 0)],
+        more: false,
+    })
+}
+
+fn remote(config: &AppConfig, address: &str) -> bool {
+    routes().serves_remote(config, SocketAddr::new(address.parse().unwrap(), 80))
+}
+
+fn local(config: &AppConfig, address: &str) -> bool {
+    routes().serves_local(config, SocketAddr::new(address.parse().unwrap(), 80))
+}
+
+#[test]
+fn destinations_are_ours_by_route() {
+    let config = AppConfig::default();
+    for address in ["172.16.1.1", "172.16.2.1", "10.255.0.1", "2001:db8::1", "2001:db8:1::5", "::ffff:10.1.2.3"] {
+        assert!(remote(&config, address), "{address}");
+    }
+    for address in ["172.16.2.2", "192.0.2.1", "127.0.0.1", "::1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "ff02::1"]
+    {
+        assert!(!remote(&config, address), "{address}");
+    }
+}
+
+#[test]
+fn binding_is_ours_by_address() {
+    let config = AppConfig::default();
+    assert!(local(&config, "172.16.1.1"));
+    assert!(local(&config, "0.0.0.0"));
+    assert!(local(&config, "::"));
+    assert!(!local(&config, "172.16.2.1"), "a route is not an address");
+    assert!(!local(&config, "127.0.0.1"));
+}
+
+#[test]
+fn what_the_configuration_leaves_to_the_kernel_stays_there() {
+    let config = AppConfig {
+        wildcard: Wildcard::Kernel,
+        kernel: vec![("10.1.0.0".parse().unwrap(), 16), ("172.16.1.1".parse().unwrap(), 32)],
+        ..AppConfig::default()
+    };
+    assert!(!local(&config, "0.0.0.0"));
+    assert!(!local(&config, "172.16.1.1"));
+    assert!(!remote(&config, "10.1.2.3"));
+    assert!(remote(&config, "10.2.2.3"));
+}
+
+#[test]
+fn without_addresses_the_wildcard_is_the_kernels() {
+    let routes = Routes::new(Prefixes::default());
+    assert!(!routes.serves_local(&AppConfig::default(), "0.0.0.0:80".parse().unwrap()));
+}
+
+#[test]
+fn a_loopback_address_that_the_namespace_owns_is_ours() {
+    let routes = Routes::new(Prefixes { local: vec!["127.0.0.5".parse().unwrap()], ..Prefixes::default() });
+    assert!(routes.serves_remote(&AppConfig::default(), "127.0.0.5:80".parse().unwrap()));
+    assert!(!routes.serves_remote(&AppConfig::default(), "127.0.0.1:80".parse().unwrap()));
+}

@@ -1,0 +1,339 @@
+//! A socket of the program: what can be done to it.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clearway_shm::door::{Info, Kind, Reply, Request};
+use clearway_shm::layout::{Message, flags, request, state};
+
+use crate::attach::Attachment;
+use crate::core::Core;
+use crate::hub::Watched;
+use crate::internal::Internal;
+use crate::ready::{self, ALL};
+use crate::wait::Deadline;
+use crate::{Client, Errno};
+
+mod datagram;
+mod names;
+mod stream;
+mod urgent;
+
+/// Which half of a connection is shut down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// SHUT_RD.
+    Read,
+    /// SHUT_WR.
+    Write,
+    /// SHUT_RDWR.
+    Both,
+}
+
+/// What [`Socket::recv`] brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Received {
+    /// Bytes copied; with MSG_TRUNC on a datagram socket the length of the datagram; 0 at the end of a stream.
+    pub len: usize,
+    /// What msg_flags says: MSG_TRUNC, MSG_OOB.
+    pub flags: i32,
+    /// More about a datagram; None for a stream.
+    pub datagram: Option<Arrived>,
+}
+
+/// Where a datagram came from, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// Who sent it. On an IPv6 socket IPv4 senders appear as mapped addresses.
+    pub from: SocketAddr,
+    /// The address of ours that it was sent to (IP_PKTINFO); None when that is not known.
+    pub to: Option<IpAddr>,
+    /// The interface that it came by.
+    pub iface: u32,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub tos: u8,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// When not 0, the payload is several datagrams of this size, the last perhaps shorter (UDP_GRO).
+    pub segment_size: u16,
+    /// Datagrams lost so far for want of room (SO_RXQ_OVFL).
+    pub drops: u32,
+}
+
+/// Where a datagram goes, and how. The default: to the connected peer, as the socket's options say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendTo {
+    /// Who shall get it.
+    pub to: Option<SocketAddr>,
+    /// From this address of ours (IP_PKTINFO).
+    pub from: Option<IpAddr>,
+    /// By this interface; 0: as the routes say.
+    pub iface: u32,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub tos: Option<u8>,
+    /// TTL or hop limit.
+    pub ttl: Option<u8>,
+    /// Cut into datagrams of this size (UDP_SEGMENT); 0: whole.
+    pub segment_size: u16,
+}
+
+/// A session in the host, held by this process.
+///
+/// `flags` are Linux's MSG_* bits. A call blocks unless MSG_DONTWAIT is among them or the socket is non-blocking; SO_RCVTIMEO and SO_SNDTIMEO
+/// bound it. A signal ends it with EINTR, unless there is no such bound and all the program's handlers have SA_RESTART.
+pub struct Socket {
+    client: Arc<Client>,
+    pub(crate) core: Arc<Core>,
+    /// A copy of the lifeline, see [`Socket::hold`].
+    held: Mutex<Option<Internal>>,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let removed = self.client.hub().remove_socket(self.core.key);
+        // Outside of the lock: memory may be unmapped here.
+        drop(removed);
+    }
+}
+
+impl Socket {
+    pub(crate) fn new(client: Arc<Client>, core: Arc<Core>) -> Socket {
+        Socket { client, core, held: Mutex::new(None) }
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Stream or datagram.
+    pub fn kind(&self) -> Kind {
+        self.core.kind
+    }
+
+    /// Made as IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.core.v6
+    }
+
+    /// Sends on a stream, or a datagram to the connected peer. The caller raises SIGPIPE for EPIPE.
+    pub fn send(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
+        match self.core.kind {
+            Kind::Stream => self.send_stream(from, flags),
+            Kind::Datagram => self.send_datagram(from, &SendTo::default(), flags),
+        }
+    }
+
+    /// Sends a datagram; on a stream, where it goes is not looked at, as in Linux.
+    pub fn send_to(&self, from: &[IoSlice<'_>], how: &SendTo, flags: i32) -> Result<usize, Errno> {
+        match self.core.kind {
+            Kind::Stream => self.send_stream(from, flags),
+            Kind::Datagram => self.send_datagram(from, how, flags),
+        }
+    }
+
+    /// Receives from a stream or a datagram.
+    pub fn recv(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
+        match self.core.kind {
+            Kind::Stream => self.recv_stream(into, flags),
+            Kind::Datagram => self.recv_datagram(into, flags),
+        }
+    }
+
+    /// Ends one or both directions.
+    pub fn shutdown(&self, how: How) -> Result<(), Errno> {
+        let attachment = self.attachment().map_err(|_| Errno::NOTCONN)?;
+        let state = self.core.state();
+        let begun = state & (state::CONNECTED | state::CONNECTING | state::LISTENING) != 0;
+        let over = state & (state::FAILED | state::CLOSED) != 0;
+        if (!begun || over) && (self.core.kind == Kind::Stream || self.remote().is_none()) {
+            return Err(Errno::NOTCONN);
+        }
+        let parts =
+            [(How::Read, flags::SHUT_READ, request::SHUT_READ), (How::Write, flags::SHUT_WRITE, request::SHUT_WRITE)];
+        for (part, flag, what) in parts {
+            let before = match how == part || how == How::Both {
+                true => self.core.words.flags.fetch_or(flag, Ordering::AcqRel),
+                false => flag,
+            };
+            if before & flag == 0 {
+                attachment.push(self.message(what, 0));
+            }
+        }
+        // Other threads may be waiting for what does not come any more.
+        self.client.hub().mark(self.core.key, ALL);
+        Ok(())
+    }
+
+    /// SO_ERROR: what went wrong since the last time it was asked.
+    pub fn take_error(&self) -> Option<Errno> {
+        self.core.take_error(self.is_alive())
+    }
+
+    /// What it is ready for: bits as `poll` and `epoll_wait` return them (POLLIN, POLLOUT, POLLERR, POLLHUP, POLLPRI, POLLRDHUP, and the
+    /// NORM and BAND bits).
+    pub fn readiness(&self) -> u32 {
+        self.core.readiness(self.is_alive())
+    }
+
+    /// The connection's inner values, for TCP_INFO.
+    pub fn info(&self) -> Result<Info, Errno> {
+        match self.ask(&Request::Info { session: self.core.id })? {
+            Reply::Info(info) => Ok(*info),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// SIOCINQ: bytes to be read; for datagrams the length of the next one.
+    pub fn readable_bytes(&self) -> usize {
+        let Some(rx) = self.core.rx() else { return 0 };
+        match self.core.kind {
+            Kind::Stream => ready::bytes_in(&rx.mem) as usize,
+            Kind::Datagram => self.next_datagram_len(),
+        }
+    }
+
+    /// SIOCOUTQ: bytes written and not acknowledged. They stay in the FIFO until then.
+    pub fn unsent_bytes(&self) -> usize {
+        self.core.tx().map_or(0, |tx| ready::bytes_in(&tx.mem) as usize)
+    }
+
+    /// SO_ACCEPTCONN.
+    pub fn is_listener(&self) -> bool {
+        self.core.state() & state::LISTENING != 0
+    }
+
+    /// SO_RCVBUF and SO_SNDBUF: bytes that the FIFOs hold, or will hold (not doubled).
+    pub fn buffer_sizes(&self) -> (u32, u32) {
+        let defaults = self.client.alive().map_or((0, 0), |attachment| attachment.fifo_sizes);
+        let rx = self.core.rx().map_or(defaults.0, |rx| rx.mem.limit());
+        let tx = self.core.tx().map_or(defaults.1, |tx| tx.mem.limit());
+        (rx, tx)
+    }
+
+    /// A bit of [`crate::flags`] that all copies of the socket share: NONBLOCK, RXQ_OVFL, PKTINFO, RECVTOS, RECVTTL, UDP_GRO.
+    pub fn flag(&self, bit: u32) -> bool {
+        self.core.flags() & bit != 0
+    }
+
+    /// Sets or clears such a bit.
+    pub fn set_flag(&self, bit: u32, on: bool) {
+        match on {
+            true => self.core.words.flags.fetch_or(bit, Ordering::AcqRel),
+            false => self.core.words.flags.fetch_and(!bit, Ordering::AcqRel),
+        };
+    }
+
+    /// SO_RCVTIMEO and SO_SNDTIMEO; None: for ever.
+    pub fn timeouts(&self) -> (Option<Duration>, Option<Duration>) {
+        let words = &self.core.words;
+        let time = |micros: u64| (micros != 0).then(|| Duration::from_micros(micros));
+        (time(words.receive_timeout.load(Ordering::Relaxed)), time(words.send_timeout.load(Ordering::Relaxed)))
+    }
+
+    /// Sets SO_RCVTIMEO.
+    pub fn set_receive_timeout(&self, timeout: Option<Duration>) {
+        self.core.words.receive_timeout.store(micros(timeout), Ordering::Relaxed);
+    }
+
+    /// Sets SO_SNDTIMEO.
+    pub fn set_send_timeout(&self, timeout: Option<Duration>) {
+        self.core.words.send_timeout.store(micros(timeout), Ordering::Relaxed);
+    }
+
+    /// Call before the program's last descriptor of this socket in this process is closed while other threads may be inside a call on it: keeps a copy
+    /// of the lifeline until the last of them is out, as Linux keeps an open file. Without others, drop the last `Arc` instead.
+    pub fn hold(&self, lifeline: BorrowedFd<'_>) {
+        let copy = rustix::io::fcntl_dupfd_cloexec(lifeline, 0).ok().map(Internal::new);
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = copy;
+    }
+
+    /// The attachment, or what is wrong without one.
+    fn attachment(&self) -> Result<Arc<Attachment>, Errno> {
+        let guard = self.client.of(&self.core).ok_or(Errno::CONNRESET)?;
+        guard.as_ref().cloned().ok_or(Errno::CONNRESET)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.client.is_alive(&self.core)
+    }
+
+    /// Sends a message to the session's worker. Without a host there is nobody to tell.
+    fn tell(&self, what: u32, aux: u32) {
+        if let Some(guard) = self.client.of(&self.core) {
+            if let Some(attachment) = guard.as_ref() {
+                attachment.push(self.message(what, aux));
+            }
+        }
+    }
+
+    fn message(&self, what: u32, aux: u32) -> Message {
+        Message { session: self.core.id, what, aux }
+    }
+
+    /// Asks the host something about this session.
+    fn ask(&self, request: &Request) -> Result<Reply, Errno> {
+        let attachment = self.attachment()?;
+        Ok(self.client.ask(&attachment, request)?.0)
+    }
+
+    /// Asks for something that may change where the session's FIFOs lie or how it is called.
+    fn ask_session(&self, request: &Request) -> Result<(), Errno> {
+        let attachment = self.attachment()?;
+        let (session, _) = self.client.ask_session(&attachment, request)?;
+        let fifos = self.client.fifos(&attachment, &session)?;
+        self.with(|socket| {
+            socket.core.set_fifos(fifos);
+            socket.local = session.local.or(socket.local);
+            socket.remote = session.remote;
+        });
+        Ok(())
+    }
+
+    /// Works with what the hub knows of the socket.
+    fn with<R>(&self, work: impl FnOnce(&mut Watched) -> R) -> R {
+        let mut hub = self.client.hub();
+        work(hub.sockets.get_mut(self.core.key).expect("a socket is in the hub until it is dropped"))
+    }
+
+    fn receive_deadline(&self) -> Deadline {
+        Deadline::after(self.timeouts().0)
+    }
+
+    fn send_deadline(&self) -> Deadline {
+        Deadline::after(self.timeouts().1)
+    }
+
+    fn blocks(&self, flags: i32) -> bool {
+        flags & libc::MSG_DONTWAIT == 0 && !self.core.is_nonblocking()
+    }
+
+    /// The wildcard address, as this socket's family writes it.
+    fn unspecified(&self) -> SocketAddr {
+        match self.core.v6 {
+            true => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+            false => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        }
+    }
+}
+
+fn micros(timeout: Option<Duration>) -> u64 {
+    // Zero is for ever, so less than a microsecond is one.
+    timeout.map_or(0, |timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX).max(1))
+}
+
+/// The session's memory cannot be believed: the program itself wrote over it.
+fn broken(_: clearway_shm::Hostile) -> Errno {
+    Errno::IO
+}
+
+impl Socket {
+    /// Takes the next connection: socket, lifeline, and who it is.
+    pub fn accept(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+        self.accept_stream()
+    }
+}

@@ -1,0 +1,223 @@
+//! Datagrams: records in the FIFOs.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+
+use clearway_shm::layout::{DatagramHead, flags, request};
+use clearway_shm::record::datagram_record_len;
+use clearway_shm::{Consumer, Hostile};
+
+use super::{Arrived, Received, SendTo, broken};
+use crate::ready::{READ, WRITE, room_in};
+use crate::wait::Deadline;
+use crate::{Errno, Socket};
+
+/// The longest payload of UDP over IPv4, and over IPv6.
+const MAX_PAYLOAD: [usize; 2] = [65_507, 65_527];
+
+impl Socket {
+    pub(super) fn send_datagram(&self, from: &[IoSlice<'_>], how: &SendTo, flags: i32) -> Result<usize, Errno> {
+        let total: usize = from.iter().map(|part| part.len()).sum();
+        if flags & libc::MSG_OOB != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if total > MAX_PAYLOAD[usize::from(self.core.v6)] {
+            return Err(Errno::MSGSIZE);
+        }
+        self.may_send_datagram()?;
+        if how.to.is_none() && self.remote().is_none() {
+            return Err(Errno::DESTADDRREQ);
+        }
+        if self.core.tx().is_none() {
+            self.bind(self.unspecified())?;
+        }
+        let tx = self.core.tx().ok_or(Errno::PROTO)?;
+        let record = datagram_record_len(total as u32);
+        if record > tx.mem.limit() {
+            return Err(Errno::MSGSIZE);
+        }
+        let head = outgoing(how);
+        let mut deadline = None;
+        loop {
+            let held = self.core.lock_tx();
+            let pushed = tx.with(&held, |tx| tx.push_datagram(head, from).map(|pushed| (pushed, pushed && tx.kick())));
+            drop(held);
+            let (pushed, kicked) = pushed.and_then(|pushed| pushed).map_err(broken)?;
+            if kicked {
+                self.tell(request::WROTE, 0);
+            }
+            if pushed {
+                return Ok(total);
+            }
+            tx.mem.head().want_room.swap(1, Ordering::AcqRel);
+            if room_in(&tx.mem) >= record {
+                continue;
+            }
+            if !self.blocks(flags) {
+                self.client.glance();
+                return Err(Errno::AGAIN);
+            }
+            self.wait_to_send_datagram(record, &mut deadline)?;
+            self.may_send_datagram()?;
+        }
+    }
+
+    fn may_send_datagram(&self) -> Result<(), Errno> {
+        let alive = self.is_alive();
+        if let Some(errno) = self.core.take_error(alive) {
+            return Err(errno);
+        }
+        match !alive || self.core.flags() & flags::SHUT_WRITE != 0 {
+            true => Err(Errno::PIPE),
+            false => Ok(()),
+        }
+    }
+
+    fn wait_to_send_datagram(&self, record: u32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+        let deadline = *deadline.get_or_insert_with(|| self.send_deadline());
+        let can_go_on = || {
+            let alive = self.is_alive();
+            let shut = self.core.flags() & flags::SHUT_WRITE != 0;
+            let fits = self.core.tx().is_some_and(|tx| room_in(&tx.mem) >= record);
+            fits || shut || !alive || self.core.has_error(alive)
+        };
+        self.client.wait_for(&self.core, WRITE, deadline, can_go_on)
+    }
+
+    pub(super) fn recv_datagram(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::AGAIN);
+        }
+        let mut deadline = None;
+        loop {
+            let alive = self.is_alive();
+            if let Some(errno) = self.core.take_error(alive) {
+                return Err(errno);
+            }
+            if let Some(received) = self.take_datagram(into, flags)? {
+                return Ok(received);
+            }
+            if !alive || self.core.flags() & flags::SHUT_READ != 0 {
+                return Ok(Received::default());
+            }
+            if !self.blocks(flags) {
+                self.client.glance();
+                return Err(Errno::AGAIN);
+            }
+            self.wait_for_datagram(&mut deadline)?;
+        }
+    }
+
+    fn wait_for_datagram(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+        let deadline = *deadline.get_or_insert_with(|| self.receive_deadline());
+        let can_go_on = || {
+            let alive = self.is_alive();
+            let shut = self.core.flags() & flags::SHUT_READ != 0;
+            self.core.readable() || shut || !alive || self.core.has_error(alive)
+        };
+        self.client.wait_for(&self.core, READ, deadline, can_go_on)
+    }
+
+    /// Takes the next datagram, if there is one.
+    fn take_datagram(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Option<Received>, Errno> {
+        let Some(rx) = self.core.rx() else { return Ok(None) };
+        let held = self.core.lock_rx();
+        let taken = rx.with(&held, |rx| {
+            let Some(head) = rx.datagram()? else { return Ok(None) };
+            let copied = copy_datagram(rx, &head, into)?;
+            let mut room_is_wanted = false;
+            if flags & libc::MSG_PEEK == 0 {
+                rx.consume_datagram(&head);
+                room_is_wanted = rx.room_wanted(rx.mem().limit() / 2);
+            }
+            Ok::<_, Hostile>(Some((head, copied, room_is_wanted)))
+        });
+        drop(held);
+        let Some((head, copied, room_is_wanted)) = taken.and_then(|taken| taken).map_err(broken)? else {
+            return Ok(None);
+        };
+        if room_is_wanted {
+            self.tell(request::CONSUMED, 0);
+        }
+        Ok(Some(self.received(&head, copied, flags)))
+    }
+
+    fn received(&self, head: &DatagramHead, copied: usize, flags: i32) -> Received {
+        let whole = head.len as usize;
+        Received {
+            len: if flags & libc::MSG_TRUNC != 0 { whole } else { copied },
+            flags: if copied < whole { libc::MSG_TRUNC } else { 0 },
+            datagram: Some(Arrived {
+                from: SocketAddr::new(self.address(head.family, head.peer), head.port),
+                to: (head.local != [0; 16]).then(|| self.address(head.family, head.local)),
+                iface: head.iface,
+                tos: head.tos,
+                ttl: head.ttl,
+                segment_size: head.segment_size,
+                drops: self.core.words.rx_drops.load(Ordering::Relaxed),
+            }),
+        }
+    }
+
+    /// An address of a record, as this socket's family writes it.
+    fn address(&self, family: u8, bytes: [u8; 16]) -> IpAddr {
+        if family == 6 {
+            return Ipv6Addr::from(bytes).into();
+        }
+        let [a, b, c, d, ..] = bytes;
+        let address = Ipv4Addr::new(a, b, c, d);
+        match self.core.v6 {
+            true => address.to_ipv6_mapped().into(),
+            false => address.into(),
+        }
+    }
+
+    pub(super) fn next_datagram_len(&self) -> usize {
+        let Some(rx) = self.core.rx() else { return 0 };
+        let held = self.core.lock_rx();
+        let head = rx.with(&held, Consumer::datagram).and_then(|head| head);
+        head.ok().flatten().map_or(0, |head| head.len as usize)
+    }
+}
+
+/// Fills the parts one after the other.
+fn copy_datagram(rx: &mut Consumer, head: &DatagramHead, into: &mut [IoSliceMut<'_>]) -> Result<usize, Hostile> {
+    let mut copied = 0;
+    for part in into {
+        copied += rx.peek_datagram(head, copied as u32, part)?;
+    }
+    Ok(copied)
+}
+
+/// The head of a record to send.
+fn outgoing(how: &SendTo) -> DatagramHead {
+    let mut head = DatagramHead::default();
+    head.segment_size = how.segment_size;
+    head.tos = how.tos.unwrap_or(0);
+    head.ttl = how.ttl.unwrap_or(0);
+    head.iface = how.iface;
+    if let Some(to) = how.to {
+        (head.family, head.peer) = written(to.ip());
+        head.port = to.port();
+    }
+    if let Some(from) = how.from {
+        head.local = written(from).1;
+    }
+    head
+}
+
+/// Family and bytes of an address; a mapped one is IPv4's.
+fn written(address: IpAddr) -> (u8, [u8; 16]) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&address.octets());
+            (4, bytes)
+        }
+        IpAddr::V6(address) => (6, address.octets()),
+    }
+}

@@ -1,0 +1,101 @@
+//! What a socket is called, and how it is told to behave.
+
+use std::net::SocketAddr;
+
+use clearway_shm::door::{Kind, Reply, Request, SocketOptions};
+use clearway_shm::layout::state;
+
+use crate::ready::ALL;
+use crate::{Errno, Socket};
+
+impl Socket {
+    /// Gives it its own address.
+    pub fn bind(&self, local: SocketAddr) -> Result<(), Errno> {
+        match self.ask(&Request::Bind { session: self.core.id, local })? {
+            Reply::Bound(local) => self.with(|socket| socket.local = Some(local)),
+            _ => return Err(Errno::PROTO),
+        }
+        if self.core.kind == Kind::Datagram && self.core.rx().is_none() {
+            // A bound datagram socket receives. Where its FIFOs lie is said on subscribing.
+            self.ask_session(&Request::Subscribe { session: self.core.id })?;
+        }
+        Ok(())
+    }
+
+    /// Listens, or changes the backlog.
+    pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
+        self.ask_session(&Request::Listen { session: self.core.id, backlog })
+    }
+
+    /// Connects. None takes a datagram socket's peer away. A stream that does not block answers EINPROGRESS.
+    pub fn connect(&self, remote: Option<SocketAddr>) -> Result<(), Errno> {
+        match self.core.kind {
+            Kind::Datagram => self.ask_session(&Request::Connect { session: self.core.id, remote }),
+            Kind::Stream => self.connect_stream(remote.ok_or(Errno::OPNOTSUPP)?),
+        }
+    }
+
+    fn connect_stream(&self, remote: SocketAddr) -> Result<(), Errno> {
+        let state = self.core.state();
+        let begun = self.with(|socket| socket.connecting);
+        if state & state::LISTENING != 0 {
+            return Err(Errno::ISCONN);
+        }
+        if begun {
+            return match state & state::CONNECTING != 0 && !self.blocks(0) {
+                true => Err(Errno::ALREADY),
+                false => self.finish_connect(),
+            };
+        }
+        if state & state::CONNECTED != 0 && state & state::FAILED == 0 {
+            return Err(Errno::ISCONN);
+        }
+        self.ask_session(&Request::Connect { session: self.core.id, remote: Some(remote) })?;
+        self.with(|socket| socket.connecting = true);
+        match self.blocks(0) {
+            true => self.finish_connect(),
+            // Linux does not look whether it is done already either.
+            false => Err(Errno::INPROGRESS),
+        }
+    }
+
+    /// Waits for the handshake to end and says how it did.
+    fn finish_connect(&self) -> Result<(), Errno> {
+        let over = || self.core.state() & state::CONNECTING == 0 || !self.is_alive();
+        if !over() {
+            let waited = self.client.wait_for(&self.core, ALL, self.send_deadline(), over);
+            waited.map_err(|errno| if errno == Errno::AGAIN { Errno::INPROGRESS } else { errno })?;
+        }
+        self.with(|socket| socket.connecting = false);
+        let failed = self.core.state() & state::CONNECTED == 0 || !self.is_alive();
+        match self.take_error() {
+            Some(errno) => Err(errno),
+            None if failed => Err(Errno::CONNABORTED),
+            None => Ok(()),
+        }
+    }
+
+    /// getsockname. Before it is bound: the wildcard address and port 0.
+    pub fn local(&self) -> SocketAddr {
+        self.with(|socket| socket.local).unwrap_or_else(|| self.unspecified())
+    }
+
+    /// getpeername. None while a stream is not connected, or not any more.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        let phase = self.core.state() & (state::CONNECTED | state::FAILED | state::CLOSED);
+        let connected = self.core.kind == Kind::Datagram || phase == state::CONNECTED;
+        self.with(|socket| socket.remote).filter(|_| connected)
+    }
+
+    /// The options as they were set last.
+    pub fn options(&self) -> SocketOptions {
+        self.with(|socket| socket.options)
+    }
+
+    /// Sets all of them.
+    pub fn set_options(&self, options: &SocketOptions) -> Result<(), Errno> {
+        self.ask(&Request::Options { session: self.core.id, options: *options })?;
+        self.with(|socket| socket.options = *options);
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! Bytes in and out of a connection, and connections out of a listener.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use clearway_shm::door::Request;
+use clearway_shm::layout::{flags, request, state};
+use clearway_shm::{Consumer, Hostile, Producer};
+
+use super::{Received, broken};
+use crate::ready::{READ, WRITE, room_in};
+use crate::wait::Deadline;
+use crate::{Errno, Socket};
+
+/// Bytes that are published at once: while the next ones are copied, the worker sends these.
+const CHUNK: u32 = 64 * 1024;
+
+/// Where a stream ends for its reader.
+const ENDED: u32 = state::PEER_CLOSED | state::FAILED | state::CLOSED;
+
+impl Socket {
+    pub(super) fn send_stream(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
+        let total: usize = from.iter().map(|part| part.len()).sum();
+        let mut sent = 0;
+        let mut deadline = None;
+        loop {
+            match self.may_send(sent) {
+                Ok(true) => {}
+                Ok(false) if !self.blocks(flags) => return Err(Errno::AGAIN),
+                Ok(false) => {
+                    self.wait_to_send(&mut deadline)?;
+                    continue;
+                }
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(errno) => return Err(errno),
+            }
+            sent += self.write_some(from, sent)?;
+            if sent == total {
+                if flags & libc::MSG_OOB != 0 && total > 0 {
+                    self.tell(request::URGENT, 1);
+                }
+                return Ok(sent);
+            }
+            if self.ask_for_room()? {
+                continue;
+            }
+            let waited = match self.blocks(flags) {
+                true => self.wait_to_send(&mut deadline),
+                false => {
+                    self.client.glance();
+                    Err(Errno::AGAIN)
+                }
+            };
+            match waited {
+                Err(_) if sent > 0 => return Ok(sent),
+                waited => waited?,
+            }
+        }
+    }
+
+    /// Whether bytes may be written now; false while the handshake goes on. An error is taken when nothing was sent, else it stays for the next call.
+    fn may_send(&self, sent: usize) -> Result<bool, Errno> {
+        let alive = self.is_alive();
+        let state = self.core.state();
+        let shut = self.core.flags() & flags::SHUT_WRITE != 0;
+        if self.core.has_error(alive) || !alive || shut || state & (state::FAILED | state::CLOSED) != 0 {
+            return Err(match sent {
+                0 => self.core.take_error(alive).unwrap_or(Errno::PIPE),
+                _ => Errno::PIPE,
+            });
+        }
+        match state {
+            _ if state & state::CONNECTING != 0 => Ok(false),
+            _ if state & state::CONNECTED != 0 && self.core.tx().is_some() => Ok(true),
+            _ => Err(Errno::PIPE),
+        }
+    }
+
+    /// Writes what there is room for, behind the first `skip` bytes, and tells the worker.
+    fn write_some(&self, from: &[IoSlice<'_>], skip: usize) -> Result<usize, Errno> {
+        let Some(tx) = self.core.tx() else { return Ok(0) };
+        let held = self.core.lock_tx();
+        let written = tx.with(&held, |tx| write_from(tx, from, skip, || self.tell(request::WROTE, 0)));
+        written.and_then(|written| written).map_err(broken)
+    }
+
+    /// The FIFO is full: the worker shall tell when it is not. True when there is room after all.
+    fn ask_for_room(&self) -> Result<bool, Errno> {
+        let Some(tx) = self.core.tx() else { return Ok(false) };
+        tx.mem.head().want_room.swap(1, std::sync::atomic::Ordering::AcqRel);
+        Ok(room_in(&tx.mem) > 0)
+    }
+
+    fn wait_to_send(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+        let deadline = *deadline.get_or_insert_with(|| self.send_deadline());
+        let can_go_on = || match self.may_send(1) {
+            Ok(connected) => connected && self.core.tx().is_some_and(|tx| room_in(&tx.mem) > 0),
+            Err(_) => true,
+        };
+        self.client.wait_for(&self.core, WRITE, deadline, can_go_on)
+    }
+
+    pub(super) fn recv_stream(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            return self.recv_urgent(into, flags);
+        }
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::AGAIN);
+        }
+        let wanted: usize = into.iter().map(|part| part.len()).sum();
+        let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
+        let mut got = 0;
+        let mut deadline = None;
+        loop {
+            // The state is read before the FIFO: what ends the stream is set after the last byte.
+            let state = self.core.state();
+            got += self.read_some(into, got, flags)?;
+            let enough = got == wanted || got > 0 && !all;
+            if enough && (got > 0 || self.core.readable()) {
+                break;
+            }
+            match self.nothing_to_read(state, got) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(_) if got > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+            let waited = match self.blocks(flags) {
+                true => self.wait_to_receive(&mut deadline),
+                false => {
+                    self.client.glance();
+                    Err(Errno::AGAIN)
+                }
+            };
+            match waited {
+                Err(_) if got > 0 => break,
+                waited => waited?,
+            }
+        }
+        Ok(Received { len: got, ..Received::default() })
+    }
+
+    /// Reads what is there, behind the first `skip` bytes of the program's memory, and tells the worker when it waits for room.
+    fn read_some(&self, into: &mut [IoSliceMut<'_>], skip: usize, flags: i32) -> Result<usize, Errno> {
+        let Some(rx) = self.core.rx() else { return Ok(0) };
+        if self.core.state() & state::LISTENING != 0 {
+            return Ok(0);
+        }
+        let held = self.core.lock_rx();
+        let read = rx.with(&held, |rx| {
+            let most = self.before_mark(rx)?;
+            let read = read_into(rx, into, skip, flags, most)?;
+            let room_is_wanted = flags & libc::MSG_PEEK == 0 && rx.room_wanted(rx.mem().limit() / 2);
+            Ok::<_, Hostile>((read, room_is_wanted))
+        });
+        drop(held);
+        let (read, room_is_wanted) = read.and_then(|read| read).map_err(broken)?;
+        if room_is_wanted {
+            self.tell(request::CONSUMED, 0);
+        }
+        Ok(read)
+    }
+
+    /// Nothing was there: true at the end of the stream, false when something may still come. An error is taken when nothing was read.
+    fn nothing_to_read(&self, state: u32, got: usize) -> Result<bool, Errno> {
+        let alive = self.is_alive();
+        if self.core.has_error(alive) {
+            return match got {
+                0 => self.core.take_error(alive).map_or(Ok(true), Err),
+                _ => Ok(true),
+            };
+        }
+        if !alive || state & ENDED != 0 || self.core.flags() & flags::SHUT_READ != 0 {
+            return Ok(true);
+        }
+        match state & (state::CONNECTED | state::CONNECTING) {
+            0 => Err(Errno::NOTCONN),
+            _ => Ok(false),
+        }
+    }
+
+    fn wait_to_receive(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+        let deadline = *deadline.get_or_insert_with(|| self.receive_deadline());
+        let can_go_on = || {
+            let alive = self.is_alive();
+            let ended = self.core.state() & ENDED != 0 || self.core.flags() & flags::SHUT_READ != 0;
+            self.core.readable() || ended || !alive || self.core.has_error(alive)
+        };
+        self.client.wait_for(&self.core, READ, deadline, can_go_on)
+    }
+
+    pub(super) fn accept_stream(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+        let mut deadline = None;
+        loop {
+            let alive = self.is_alive();
+            if let Some(errno) = self.core.take_error(alive) {
+                return Err(errno);
+            }
+            let listening = alive && self.core.state() & state::LISTENING != 0;
+            if !listening || self.core.flags() & flags::SHUT_READ != 0 {
+                return Err(Errno::INVAL);
+            }
+            match self.next_connection()? {
+                Some(session) => match self.claim(session) {
+                    // It went while it waited. The next one may be there.
+                    Err(errno) if errno != Errno::MFILE => continue,
+                    claimed => return claimed,
+                },
+                None if !self.blocks(0) => {
+                    self.client.glance();
+                    return Err(Errno::AGAIN);
+                }
+                None => self.wait_to_receive(&mut deadline)?,
+            }
+        }
+    }
+
+    /// Takes an accept record out of a listener's FIFO.
+    fn next_connection(&self) -> Result<Option<u64>, Errno> {
+        let Some(rx) = self.core.rx() else { return Ok(None) };
+        let held = self.core.lock_rx();
+        let taken = rx.with(&held, |rx| rx.pop_accept().map(|record| (record, rx.room_wanted(1))));
+        drop(held);
+        let (record, room_is_wanted) = taken.and_then(|taken| taken).map_err(broken)?;
+        if room_is_wanted {
+            self.tell(request::CONSUMED, 0);
+        }
+        Ok(record.map(|record| record.session))
+    }
+
+    fn claim(&self, session: u64) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+        let attachment = self.attachment()?;
+        let (session, lifeline) = self.client.ask_session(&attachment, &Request::Claim { session })?;
+        let lifeline = lifeline.ok_or(Errno::PROTO)?;
+        let remote = session.remote.unwrap_or_else(|| self.unspecified());
+        let socket = self.client.adopt(&attachment, &session, self.options())?;
+        Ok((socket, lifeline, remote))
+    }
+}
+
+/// Copies bytes of `from` behind the first `skip`, as long as there is room, and publishes them in chunks.
+fn write_from(tx: &mut Producer, from: &[IoSlice<'_>], mut skip: usize, tell: impl Fn()) -> Result<usize, Hostile> {
+    let mut written = 0;
+    let mut unpublished = 0;
+    for part in from {
+        let mut rest = part.get(skip..).unwrap_or_default();
+        skip = skip.saturating_sub(part.len());
+        while !rest.is_empty() {
+            let chunk = &rest[..rest.len().min((CHUNK - unpublished) as usize)];
+            let len = tx.write_ahead(unpublished, chunk)?;
+            unpublished += len;
+            written += len as usize;
+            let is_full = (len as usize) < chunk.len();
+            if unpublished == CHUNK || is_full {
+                publish(tx, std::mem::take(&mut unpublished), &tell);
+            }
+            if is_full {
+                return Ok(written);
+            }
+            rest = &rest[len as usize..];
+        }
+    }
+    publish(tx, unpublished, &tell);
+    Ok(written)
+}
+
+fn publish(tx: &mut Producer, len: u32, tell: impl Fn()) {
+    if len > 0 {
+        tx.publish(len);
+        if tx.kick() {
+            tell();
+        }
+    }
+}
+
+/// Copies at most `most` bytes to `into` behind the first `skip`, and consumes them unless MSG_PEEK is set. With MSG_TRUNC they are not copied.
+fn read_into(
+    rx: &mut Consumer,
+    into: &mut [IoSliceMut<'_>],
+    mut skip: usize,
+    flags: i32,
+    most: u32,
+) -> Result<usize, Hostile> {
+    let mut read = 0;
+    for part in into {
+        let whole = part.len();
+        let rest = part.get_mut(skip..).unwrap_or_default();
+        skip = skip.saturating_sub(whole);
+        let len = rest.len().min((most - read) as usize);
+        if len == 0 {
+            continue;
+        }
+        let there = match flags & libc::MSG_TRUNC != 0 {
+            true => len.min(rx.len()?.saturating_sub(read) as usize),
+            false => rx.peek(read, &mut rest[..len])?,
+        };
+        read += there as u32;
+        if there < len {
+            break;
+        }
+    }
+    if flags & libc::MSG_PEEK == 0 {
+        rx.consume(read);
+    }
+    Ok(read as usize)
+}

@@ -1,0 +1,191 @@
+//! A thread that waits: it registers, looks once more, and sleeps in the kernel.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clearway_shm::sleep;
+use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::hub::{BELL, PULSE, Watch};
+use crate::{Errno, ready};
+
+/// A thread that waits for some sockets or sets, until this is dropped.
+pub(crate) struct Waiting<'a> {
+    client: &'a Client,
+    waiter: usize,
+}
+
+/// Until when a call waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// In so long a time; None: never.
+    pub(crate) fn after(timeout: Option<Duration>) -> Deadline {
+        // A time that no clock shows is never.
+        Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    /// What is left; None: for ever.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// There is an end.
+    pub(crate) fn is_some(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(client: &'a Client) -> Waiting<'a> {
+        let waiter = client.hub().add_waiter();
+        Waiting { client, waiter }
+    }
+
+    pub(crate) fn watch(&self, mask: u32) -> Watch {
+        Watch::Thread { waiter: self.waiter, mask: mask | ready::ALWAYS }
+    }
+
+    /// Looks for a short while whether something that is waited for was touched.
+    pub(crate) fn spin(&self) -> bool {
+        self.client.spin.look(|| {
+            let mut hub = self.client.hub();
+            hub.drain();
+            hub.was_touched(self.waiter)
+        })
+    }
+
+    /// Sleeps until something that is waited for was touched, one of `fds` was found, the time is over, or a signal comes (EINTR). The first of `fds` is ours
+    /// to fill in; the others are descriptors of the kernel. Returns at once when something was touched since the last time.
+    pub(crate) fn sleep(
+        &self,
+        fds: &mut [PollFd],
+        timeout: Option<Duration>,
+        mask: Option<SignalMask>,
+    ) -> Result<(), Errno> {
+        let mut hub = self.client.hub();
+        let Some(sleeper) = hub.lie_down(self.waiter)? else {
+            // Nothing of a host's is waited for but what is dead, and that was found.
+            drop(hub);
+            fds[0].fd = -1;
+            wait::poll(fds, timeout, mask)?;
+            return Ok(());
+        };
+        let (number, words, bell) = match &hub.lane {
+            Some(lane) => (lane.number, lane.words.clone(), lane.bell.clone()),
+            None => return Ok(()),
+        };
+        sleep::about_to_sleep(&words.sleepers);
+        hub.drain();
+        if hub.was_touched(self.waiter) {
+            sleep::awake(&words.sleepers);
+            hub.get_up(self.waiter, sleeper, number);
+            return Ok(());
+        }
+        drop(hub);
+
+        let mut found = [EpollEvent::default(); 4];
+        let (slept, found) = if fds.len() > 1 {
+            fds[0] = PollFd { fd: sleeper.epoll.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 };
+            let slept = wait::poll(fds, timeout, mask);
+            // What woke it must be taken from the set, or it wakes the next sleeper too.
+            let there = if fds[0].found != 0 { take(&sleeper.epoll, &mut found) } else { 0 };
+            (slept, &found[..there])
+        } else {
+            let slept = wait::epoll(sleeper.epoll.as_fd().as_raw_fd(), &mut found, timeout, mask);
+            let there = *slept.as_ref().unwrap_or(&0);
+            (slept, &found[..there])
+        };
+        if found.iter().any(|event| event.data == BELL) {
+            silence(&bell);
+        }
+        let pulse_lost = found.iter().any(|event| event.data == PULSE);
+        let mut hub = self.client.hub();
+        if hub.lane.as_ref().is_some_and(|lane| lane.number == number) {
+            sleep::awake(&words.sleepers);
+            hub.drain();
+        }
+        // Whatever touched it is seen by the look that follows.
+        hub.was_touched(self.waiter);
+        hub.get_up(self.waiter, sleeper, number);
+        drop(hub);
+        if pulse_lost {
+            self.client.lost_pulse(number);
+        }
+        slept?;
+        Ok(())
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.client.hub().remove_waiter(self.waiter);
+    }
+}
+
+fn take(set: &crate::internal::Internal, found: &mut [EpollEvent]) -> usize {
+    wait::epoll(set.as_fd().as_raw_fd(), found, Some(Duration::ZERO), None).unwrap_or(0)
+}
+
+/// Empties the bell. What it was rung for must be looked at after this call.
+pub(crate) fn silence(bell: &Arc<crate::internal::Internal>) {
+    let mut rings = [0; 64];
+    while rustix::io::read(&**bell, &mut rings) == Ok(rings.len()) {}
+}
+
+impl Client {
+    /// The attachment's host hung up.
+    pub(crate) fn lost_pulse(&self, number: u32) {
+        if let Some(attachment) = self.alive().filter(|attachment| attachment.number == number) {
+            self.host_died(&attachment);
+        }
+    }
+
+    /// Waits until `done` says so, looking whenever one of the bits of `interest` changes on the socket. EAGAIN: the time is over.
+    pub(crate) fn wait_for(
+        &self,
+        core: &Core,
+        interest: u32,
+        deadline: Deadline,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<(), Errno> {
+        let waiting = Waiting::new(self);
+        let watch = waiting.watch(interest);
+        self.hub().watch_socket(core.key, watch);
+        let waited = loop {
+            ask(core, interest);
+            if done() {
+                break Ok(());
+            }
+            if waiting.spin() {
+                continue;
+            }
+            let left = deadline.left();
+            if left.is_some_and(|left| left.is_zero()) {
+                break Err(Errno::AGAIN);
+            }
+            let mut fds = [PollFd { fd: -1, events: 0, found: 0 }];
+            match waiting.sleep(&mut fds, left, None) {
+                // Linux restarts calls that have no time limit when the handler has SA_RESTART.
+                Err(Errno::INTR) if !deadline.is_some() && wait::handlers_restart() => {}
+                Err(error) => break Err(error),
+                Ok(()) => {}
+            }
+        };
+        self.hub().unwatch_socket(core.key, watch);
+        waited
+    }
+}
+
+/// As [`Core::arm`], but asks for any room: who waits here may need more than makes a socket writable.
+fn ask(core: &Core, interest: u32) {
+    core.arm(interest & ready::READ);
+    if let Some(tx) = core.tx().filter(|_| interest & ready::WRITE != 0) {
+        tx.mem.head().want_room.swap(1, Ordering::AcqRel);
+    }
+}

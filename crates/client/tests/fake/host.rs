@@ -1,0 +1,370 @@
+//! A host without a stack: what a program sends on a connection comes back on it.
+//!
+//! One thread is keeper and worker. It speaks the door and keeps the handshakes of rings, FIFOs and bells as a host must.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+use clearway_shm::bell::Ringer;
+use clearway_shm::door::{
+    self, FifoPlace, Kind, Place, Prefixes, Reply, Request, RingPlaces, SessionId, Token, Welcome,
+};
+use clearway_shm::layout::{LaneHead, MAGIC, Message, event, request, state};
+use clearway_shm::ring::ring_len;
+use clearway_shm::wait::{self, PollFd};
+use clearway_shm::{
+    Bell, Consumer, FifoMem, HousePage, LaneView, Producer, RingConsumer, RingProducer, Segment, SessionView, sleep,
+    socket,
+};
+
+const SLOTS: u32 = 64;
+const SEGMENT: usize = 16 << 20;
+const FIFO: u32 = 16 << 10;
+
+static HOSTS: AtomicU32 = AtomicU32::new(0);
+
+/// A host that runs until this is dropped.
+pub(crate) struct FakeHost {
+    pub(crate) door: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeHost {
+    pub(crate) fn start() -> FakeHost {
+        let number = HOSTS.fetch_add(1, Ordering::Relaxed);
+        let door = std::env::temp_dir().join(format!("clearway-fake-{}-{number}.sock", std::process::id()));
+        FakeHost::start_at(door)
+    }
+
+    pub(crate) fn start_at(door: PathBuf) -> FakeHost {
+        let listener = socket::listen(&door, 0o600).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut house = House::new(listener, stop.clone());
+        let thread = Some(std::thread::spawn(move || house.run()));
+        FakeHost { door, stop, thread }
+    }
+}
+
+impl Drop for FakeHost {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the fake host does not panic");
+        }
+        let _ = std::fs::remove_file(&self.door);
+    }
+}
+
+struct House {
+    listener: OwnedFd,
+    stop: Arc<AtomicBool>,
+    boot: u64,
+    page: HousePage,
+    page_fd: OwnedFd,
+    bell: Bell,
+    bell_fd: OwnedFd,
+    guests: Vec<Guest>,
+}
+
+/// A process.
+struct Guest {
+    door: OwnedFd,
+    member: Option<Member>,
+}
+
+struct Member {
+    lane: LaneView,
+    requests: RingConsumer,
+    events: RingProducer,
+    ringer: Ringer,
+    memory: Arc<Segment>,
+    memory_fd: OwnedFd,
+    used: u32,
+    sessions: HashMap<SessionId, Echo>,
+    news: bool,
+}
+
+struct Echo {
+    head: SessionView,
+    place: Place,
+    kind: Kind,
+    fifos: Option<(FifoPlace, FifoPlace)>,
+    ends: Option<(Producer, Consumer)>,
+    remote: Option<SocketAddr>,
+    lifeline: OwnedFd,
+    closing: bool,
+}
+
+impl House {
+    fn new(listener: OwnedFd, stop: Arc<AtomicBool>) -> House {
+        let boot = u64::from(HOSTS.fetch_add(1, Ordering::Relaxed));
+        let (page, page_fd) = HousePage::create(boot, 1).unwrap();
+        let bell = Bell::new().unwrap();
+        let bell_fd = bell.as_fd().try_clone_to_owned().unwrap();
+        House { listener, stop, boot, page, page_fd, bell, bell_fd, guests: Vec::new() }
+    }
+
+    fn run(&mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let worked = self.turn();
+            if worked {
+                continue;
+            }
+            sleep::about_to_sleep(self.page.sleeps(0));
+            if self.turn() {
+                sleep::all_awake(self.page.sleeps(0));
+                continue;
+            }
+            self.doze();
+            sleep::all_awake(self.page.sleeps(0));
+            self.bell.silence();
+        }
+    }
+
+    /// Sleeps for a moment at most, so that it sees when it shall stop.
+    fn doze(&self) {
+        let entry = |fd: &OwnedFd| PollFd { fd: fd.as_raw_fd(), events: libc::POLLIN, found: 0 };
+        let mut fds = vec![entry(&self.listener), entry(&self.bell_fd)];
+        fds.extend(self.guests.iter().map(|guest| entry(&guest.door)));
+        let _ = wait::poll(&mut fds, Some(std::time::Duration::from_millis(20)), None);
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut worked = false;
+        if readable(&self.listener) {
+            let door = socket::accept(self.listener.as_fd()).unwrap();
+            self.guests.push(Guest { door, member: None });
+            worked = true;
+        }
+        let mut index = 0;
+        while index < self.guests.len() {
+            if readable(&self.guests[index].door) {
+                worked = true;
+                if !self.answer(index) {
+                    self.guests.swap_remove(index);
+                    continue;
+                }
+            }
+            if let Some(member) = &mut self.guests[index].member {
+                worked |= member.work();
+            }
+            index += 1;
+        }
+        worked
+    }
+
+    /// Answers a question. False: the process is gone.
+    fn answer(&mut self, index: usize) -> bool {
+        let guest = &mut self.guests[index];
+        let Ok(Some((question, _))) = socket::recv::<Request>(guest.door.as_fd(), 0) else { return false };
+        if let Request::Hello(hello) = question {
+            if hello.namespace == "closed" {
+                refuse(guest, libc::EACCES);
+                return true;
+            }
+            let (member, welcome, lane_fd, bell_fd) = Member::new();
+            let welcome = Welcome { boot: self.boot, house_len: self.page.len() as u32, ..welcome };
+            let descriptors = [lane_fd.as_fd(), self.page_fd.as_fd(), bell_fd.as_fd(), self.bell_fd.as_fd()];
+            socket::send(guest.door.as_fd(), &Reply::Welcome(welcome), &descriptors).unwrap();
+            guest.member = Some(member);
+            return true;
+        }
+        let Some(member) = &mut guest.member else { return false };
+        match member.reply(question) {
+            Ok((reply, descriptor)) => {
+                let descriptors: Vec<_> = descriptor.iter().map(AsFd::as_fd).collect();
+                socket::send(guest.door.as_fd(), &reply, &descriptors).unwrap();
+            }
+            Err(errno) => refuse(guest, errno),
+        }
+        true
+    }
+}
+
+fn refuse(guest: &Guest, errno: i32) {
+    let reply = Reply::Error { errno, why: "no".into() };
+    socket::send(guest.door.as_fd(), &reply, &[]).unwrap();
+}
+
+fn readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd { fd: fd.as_raw_fd(), events: libc::POLLIN, found: 0 }];
+    matches!(wait::poll(&mut fds, Some(std::time::Duration::ZERO), None), Ok(1))
+}
+
+impl Member {
+    fn new() -> (Member, Welcome, OwnedFd, OwnedFd) {
+        let requests = size_of::<LaneHead>() as u32;
+        let events = requests + ring_len(SLOTS);
+        let lane_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
+        let (lane, lane_fd) = Segment::create("fake-lane", lane_len as usize).unwrap();
+        let lane = Arc::new(lane);
+        let view = lane.lane().unwrap();
+        view.magic.store(MAGIC, Ordering::Relaxed);
+        view.version.store(door::VERSION, Ordering::Relaxed);
+        let (memory, memory_fd) = Segment::create("fake-memory", SEGMENT).unwrap();
+        let (ringer, bell_fd) = Ringer::new().unwrap();
+        let member = Member {
+            lane: view,
+            requests: RingConsumer::new(&lane, requests, SLOTS).unwrap(),
+            events: RingProducer::new(&lane, events, SLOTS).unwrap(),
+            ringer,
+            memory: Arc::new(memory),
+            memory_fd,
+            used: 0,
+            sessions: HashMap::new(),
+            news: false,
+        };
+        let welcome = Welcome {
+            boot: 0,
+            app: 1,
+            process: 1,
+            token: Token([1; 16]),
+            lane_len,
+            house_len: 0,
+            rings: vec![RingPlaces { requests, events, slots: SLOTS }],
+            rx_fifo: FIFO,
+            tx_fifo: FIFO,
+        };
+        (member, welcome, lane_fd, bell_fd)
+    }
+
+    fn take(&mut self, len: u32) -> Place {
+        let offset = self.used;
+        self.used += len.next_multiple_of(4096);
+        assert!(self.used as usize <= SEGMENT, "the fake host gives nothing back");
+        Place { segment: 0, offset }
+    }
+
+    fn reply(&mut self, question: Request) -> Result<(Reply, Option<OwnedFd>), i32> {
+        match question {
+            Request::Open { kind, .. } => {
+                let place = self.take(128);
+                let (lifeline, theirs) = socket::pair().unwrap();
+                let head = self.memory.session(place.offset).unwrap();
+                let id = self.sessions.len() as u64 + 1;
+                let echo = Echo { head, place, kind, fifos: None, ends: None, remote: None, lifeline, closing: false };
+                self.sessions.insert(id, echo);
+                Ok((Reply::Opened(self.describe(id)), Some(theirs)))
+            }
+            Request::Connect { session, remote } => {
+                let fifos = (self.fifo(), self.fifo());
+                let mem = |place| FifoMem::new(&self.memory, &self.memory, place).unwrap();
+                let ends = (Producer::new(mem(&fifos.0)), Consumer::new(mem(&fifos.1)));
+                let echo = self.sessions.get_mut(&session).ok_or(libc::EBADF)?;
+                (echo.fifos, echo.ends, echo.remote) = (Some(fifos), Some(ends), remote);
+                echo.head.state.store(state::CONNECTED, Ordering::Release);
+                Ok((Reply::Opened(self.describe(session)), None))
+            }
+            Request::Subscribe { session } if self.sessions.contains_key(&session) => {
+                Ok((Reply::Opened(self.describe(session)), None))
+            }
+            Request::Segment { segment: 0 } => {
+                let fd = self.memory_fd.try_clone().unwrap();
+                Ok((Reply::Segment { len: SEGMENT as u32 }, Some(fd)))
+            }
+            Request::Prefixes => {
+                let local = vec!["10.0.0.1".parse().unwrap()];
+                Ok((Reply::Prefixes(Prefixes { local, ..Prefixes::default() }), None))
+            }
+            Request::Stayed { .. } | Request::Options { .. } => Ok((Reply::Done, None)),
+            _ => Err(libc::EOPNOTSUPP),
+        }
+    }
+
+    fn fifo(&mut self) -> FifoPlace {
+        FifoPlace { head: self.take(128), data: self.take(FIFO), capacity: FIFO, limit: FIFO }
+    }
+
+    fn describe(&self, id: SessionId) -> door::Session {
+        let echo = &self.sessions[&id];
+        door::Session {
+            id,
+            kind: echo.kind,
+            v6: false,
+            head: echo.place,
+            rx: echo.fifos.map(|fifos| fifos.0),
+            tx: echo.fifos.map(|fifos| fifos.1),
+            local: Some("10.0.0.1:1".parse().unwrap()),
+            remote: echo.remote,
+        }
+    }
+
+    fn work(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(message) = self.requests.pop().unwrap() {
+            worked = true;
+            let Some(echo) = self.sessions.get_mut(&message.session) else { continue };
+            echo.closing |= message.what == request::SHUT_WRITE;
+            let news = echo.pump();
+            self.tell(message.session, news);
+        }
+        let closed: Vec<_> =
+            self.sessions.iter().filter(|(_, echo)| hung_up(&echo.lifeline)).map(|(id, _)| *id).collect();
+        for id in closed {
+            // Its place stays taken: ids are never used again here.
+            if let Some(echo) = self.sessions.get_mut(&id) {
+                echo.ends = None;
+            }
+        }
+        if std::mem::take(&mut self.news) && sleep::is_asleep(&self.lane.sleepers) {
+            self.ringer.ring();
+        }
+        worked
+    }
+
+    fn tell(&mut self, session: SessionId, what: u32) {
+        if what == 0 {
+            return;
+        }
+        self.news = true;
+        if self.events.push(Message { session, what, aux: 0 }).is_err() {
+            self.lane.overflow.store(1, Ordering::Release);
+        }
+    }
+}
+
+fn hung_up(lifeline: &OwnedFd) -> bool {
+    let mut fds = [PollFd { fd: lifeline.as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
+    matches!(wait::poll(&mut fds, Some(std::time::Duration::ZERO), None), Ok(1))
+}
+
+impl Echo {
+    /// Moves bytes from what the process wrote to what it reads; says what it must be told.
+    fn pump(&mut self) -> u32 {
+        let Some((rx, tx)) = &mut self.ends else { return 0 };
+        tx.attend();
+        let mut moved = 0;
+        let mut bytes = [0; 4096];
+        loop {
+            let mut room = rx.room().unwrap() as usize;
+            if room == 0 {
+                rx.ask_room();
+                room = rx.room().unwrap() as usize;
+            }
+            let wanted = room.min(bytes.len());
+            let read = tx.read(&mut bytes[..wanted]).unwrap();
+            if read == 0 {
+                break;
+            }
+            moved += rx.write(&bytes[..read]).unwrap();
+        }
+        let mut news = 0;
+        if self.closing && tx.len().unwrap() == 0 {
+            self.head.state.fetch_or(state::PEER_CLOSED, Ordering::Release);
+            news |= event::STATE;
+        }
+        if moved > 0 && rx.kick() {
+            news |= event::READABLE;
+        }
+        if tx.room_wanted(FIFO / 2) {
+            news |= event::WRITABLE;
+        }
+        news
+    }
+}

@@ -1,0 +1,268 @@
+//! Streams: what calls return, and what ends a connection.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::time::Duration;
+
+use clearway_client::{Errno, How, Kind};
+
+use crate::guests::*;
+use crate::world::World;
+
+#[test]
+fn bytes_come_back() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    assert_eq!(ours.local(), theirs.remote().unwrap());
+    assert_eq!(ours.remote().unwrap(), theirs.local());
+    for len in [1, 100, 65_536, 200_000] {
+        let bytes = pattern(len as u64, len);
+        send_all(&ours, &bytes);
+        let seen = recv_all(&theirs, len);
+        assert!(seen == bytes);
+        send_all(&theirs, &seen);
+        assert!(recv_all(&ours, len) == bytes);
+    }
+}
+
+#[test]
+fn more_than_the_fifos_hold() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    let total = 32 << 20;
+    let reader = std::thread::spawn(move || {
+        let mut at = 0;
+        loop {
+            let bytes = recv(&theirs, 100_000, 0).unwrap();
+            if bytes.is_empty() {
+                return at;
+            }
+            assert!(bytes == pattern(at, bytes.len()), "at {at}");
+            at += bytes.len() as u64;
+        }
+    });
+    let mut at = 0;
+    while at < total {
+        let bytes = pattern(at, 3 << 20);
+        assert_eq!(send(&ours, &bytes), Ok(bytes.len()), "a blocking send takes all");
+        at += bytes.len() as u64;
+    }
+    drop(ours);
+    assert_eq!(reader.join().unwrap(), at);
+}
+
+#[test]
+fn parts_are_gathered_and_scattered() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    let parts = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two "), IoSlice::new(b"three")];
+    assert_eq!(ours.send(&parts, 0), Ok(13));
+    let (mut first, mut second) = ([0; 6], [0; 7]);
+    let received = theirs.recv(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)], libc::MSG_WAITALL);
+    assert_eq!(received.unwrap().len, 13);
+    assert_eq!((&first, &second), (b"one tw", b"o three"));
+}
+
+#[test]
+fn peeking_takes_nothing() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    send_all(&ours, b"look");
+    assert_eq!(recv(&theirs, 2, libc::MSG_PEEK).unwrap(), b"lo");
+    assert_eq!(recv(&theirs, 10, libc::MSG_PEEK).unwrap(), b"look");
+    assert_eq!(theirs.readable_bytes(), 4);
+    assert_eq!(recv(&theirs, 10, 0).unwrap(), b"look");
+    assert_eq!(theirs.readable_bytes(), 0);
+}
+
+#[test]
+fn truncating_throws_away() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    send_all(&ours, b"forget this, keep that");
+    let mut untouched = [7; 13];
+    let received = theirs.recv(&mut [IoSliceMut::new(&mut untouched)], libc::MSG_TRUNC | libc::MSG_WAITALL).unwrap();
+    assert_eq!((received.len, untouched), (13, [7; 13]));
+    assert_eq!(recv(&theirs, 20, 0).unwrap(), b"keep that");
+}
+
+#[test]
+fn nothing_there_is_eagain_for_who_does_not_block() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    assert_eq!(recv(&ours, 1, libc::MSG_DONTWAIT), Err(Errno::AGAIN));
+    nonblocking(&ours);
+    assert_eq!(recv(&ours, 1, 0), Err(Errno::AGAIN));
+    let bytes = pattern(0, 1 << 20);
+    let mut sent = 0;
+    // Until both FIFOs are full.
+    while let Ok(len) = send(&ours, &bytes) {
+        sent += len;
+    }
+    assert_eq!(send(&ours, &bytes), Err(Errno::AGAIN));
+    let mut read = 0;
+    while read < sent {
+        read += recv(&theirs, 1 << 20, 0).unwrap().len();
+    }
+    assert_eq!(recv(&theirs, 1, libc::MSG_DONTWAIT), Err(Errno::AGAIN));
+}
+
+#[test]
+fn timeouts_end_calls() {
+    let world = World::new();
+    let (ours, _theirs) = pair(&world);
+    ours.set_receive_timeout(Some(Duration::from_millis(5)));
+    ours.set_send_timeout(Some(Duration::from_millis(5)));
+    assert_eq!(ours.timeouts(), (Some(Duration::from_millis(5)), Some(Duration::from_millis(5))));
+    assert_eq!(recv(&ours, 1, 0), Err(Errno::AGAIN));
+    let bytes = pattern(0, 4 << 20);
+    let sent = send(&ours, &bytes).expect("what fits is sent");
+    assert!(sent < bytes.len());
+    assert_eq!(send(&ours, &bytes), Err(Errno::AGAIN));
+}
+
+#[test]
+fn a_listener_waits_no_longer_than_it_was_told() {
+    let world = World::new();
+    let listener = listener(&server(&world), "172.16.1.1:7");
+    assert!(listener.is_listener());
+    listener.set_receive_timeout(Some(Duration::from_millis(5)));
+    assert_eq!(listener.accept().err(), Some(Errno::AGAIN));
+    nonblocking(&listener);
+    assert_eq!(listener.accept().err(), Some(Errno::AGAIN));
+}
+
+#[test]
+fn shutting_down_ends_one_direction() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    send_all(&ours, b"last words");
+    ours.shutdown(How::Write).unwrap();
+    assert_eq!(send(&ours, b"more"), Err(Errno::PIPE));
+    assert_eq!(recv_all(&theirs, 10), b"last words");
+    assert_eq!(recv(&theirs, 10, 0).unwrap(), b"");
+    send_all(&theirs, b"answer");
+    assert_eq!(recv_all(&ours, 6), b"answer");
+    ours.shutdown(How::Read).unwrap();
+    assert_eq!(recv(&ours, 1, 0).unwrap(), b"");
+}
+
+#[test]
+fn bytes_written_before_close_arrive() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    let bytes = pattern(0, 150_000);
+    send_all(&ours, &bytes);
+    drop(ours);
+    assert!(recv_all(&theirs, bytes.len()) == bytes);
+    assert_eq!(recv(&theirs, 1, 0).unwrap(), b"");
+}
+
+#[test]
+fn closing_with_unread_bytes_resets() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    send_all(&ours, b"never read");
+    while theirs.readable_bytes() < 10 {
+        std::thread::yield_now();
+    }
+    drop(theirs);
+    assert_eq!(recv(&ours, 1, 0), Err(Errno::CONNRESET));
+    assert_eq!(recv(&ours, 1, 0).unwrap(), b"", "the error is told once");
+    assert_eq!(send(&ours, b"x"), Err(Errno::PIPE));
+}
+
+#[test]
+fn a_port_without_listener_refuses() {
+    let world = World::new();
+    let ours = open(&client(&world), Kind::Stream);
+    assert_eq!(ours.connect(Some("172.16.1.1:9".parse().unwrap())), Err(Errno::CONNREFUSED));
+    assert_eq!(ours.take_error(), None);
+}
+
+#[test]
+fn a_socket_that_was_refused_may_try_again() {
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let ours = open(&client, Kind::Stream);
+    assert_eq!(ours.connect(Some("172.16.1.1:9".parse().unwrap())), Err(Errno::CONNREFUSED));
+    let listener = listener(&server, "172.16.1.1:9");
+    ours.connect(Some(listener.local())).unwrap();
+    let theirs = accept(&listener);
+    send_all(&ours, b"at last");
+    assert_eq!(recv_all(&theirs, 7), b"at last");
+    send_all(&theirs, b"indeed");
+    assert_eq!(recv_all(&ours, 6), b"indeed");
+}
+
+#[test]
+fn connecting_without_blocking() {
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let listener = listener(&server, "172.16.1.1:80");
+    let ours = open(&client, Kind::Stream);
+    nonblocking(&ours);
+    assert_eq!(ours.connect(Some(listener.local())), Err(Errno::INPROGRESS));
+    let _theirs = accept(&listener);
+    while ours.readiness() & libc::POLLOUT as u32 == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(ours.take_error(), None);
+    assert_eq!(ours.connect(Some(listener.local())), Ok(()), "the first to ask again learns that it is done");
+    assert_eq!(ours.connect(Some(listener.local())), Err(Errno::ISCONN));
+
+    let refused = open(&client, Kind::Stream);
+    nonblocking(&refused);
+    assert_eq!(refused.connect(Some("172.16.1.1:9".parse().unwrap())), Err(Errno::INPROGRESS));
+    while refused.readiness() & libc::POLLHUP as u32 == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(refused.take_error(), Some(Errno::CONNREFUSED));
+}
+
+#[test]
+fn what_is_not_connected_says_so() {
+    let world = World::new();
+    let client = client(&world);
+    let fresh = open(&client, Kind::Stream);
+    assert_eq!(recv(&fresh, 1, 0), Err(Errno::NOTCONN));
+    assert_eq!(send(&fresh, b"x"), Err(Errno::PIPE));
+    assert_eq!(fresh.shutdown(How::Both), Err(Errno::NOTCONN));
+    assert_eq!(fresh.accept().err(), Some(Errno::INVAL));
+    assert_eq!(fresh.remote(), None);
+    assert_eq!(fresh.local(), "0.0.0.0:0".parse().unwrap());
+    assert_eq!(fresh.readiness(), (libc::POLLOUT | libc::POLLWRNORM | libc::POLLHUP) as u32);
+}
+
+#[test]
+fn addresses_that_are_not_the_namespaces_cannot_be_bound() {
+    let world = World::new();
+    let ours = open(&client(&world), Kind::Stream);
+    assert_eq!(ours.bind("192.0.2.1:80".parse().unwrap()), Err(Errno(libc::EADDRNOTAVAIL)));
+}
+
+#[test]
+fn what_a_namespace_reaches_follows_its_routes() {
+    let world = World::new();
+    let client = client(&world);
+    let to = |address: &str| address.parse().unwrap();
+    assert!(client.serves_local(to("172.16.2.1:0")));
+    assert!(!client.serves_local(to("172.16.1.1:0")));
+    assert!(client.serves_remote(to("172.16.1.1:80")));
+    assert!(!client.serves_remote(to("127.0.0.1:80")));
+    assert!(!client.serves_remote(to("192.0.2.1:80")));
+}
+
+#[test]
+fn inner_values_are_told() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    let bytes = pattern(0, 100_000);
+    send_all(&ours, &bytes);
+    recv_all(&theirs, bytes.len());
+    while ours.unsent_bytes() > 0 {
+        std::thread::yield_now();
+    }
+    let info = ours.info().unwrap();
+    assert_eq!((info.state, info.bytes_acked), (1, 100_000));
+    assert!(info.snd_mss > 0 && info.snd_cwnd > 0);
+}

@@ -1,0 +1,181 @@
+//! Control messages of `sendmsg` and `recvmsg`.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use clearway_client::{Arrived, SendTo, flags};
+use libc::{cmsghdr, in_pktinfo, in6_pktinfo};
+
+use crate::errno::{Answer, fail};
+use crate::object::Ours;
+
+#[cfg(test)]
+mod tests;
+
+/// Length of a control message's head, which is followed by its data and then by so many bytes that the next begins aligned.
+const HEAD: usize = size_of::<cmsghdr>();
+
+/// Alignment of control messages.
+const ALIGN: usize = size_of::<usize>();
+
+/// Reads what a program says beside a datagram.
+pub(crate) fn read(control: &[u8], how: &mut SendTo) -> Answer<()> {
+    let mut rest = control;
+    while rest.len() >= HEAD {
+        // SAFETY: there are bytes enough, and any are a head.
+        let head = unsafe { rest.as_ptr().cast::<cmsghdr>().read_unaligned() };
+        let len = head.cmsg_len;
+        if len < HEAD || len > rest.len() {
+            return fail(libc::EINVAL);
+        }
+        one(head.cmsg_level, head.cmsg_type, &rest[HEAD..len], how)?;
+        rest = rest.get(len.next_multiple_of(ALIGN)..).unwrap_or(&[]);
+    }
+    Ok(())
+}
+
+fn one(level: c_int, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<()> {
+    match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let info: in_pktinfo = plain(data)?;
+            how.iface = info.ipi_ifindex as u32;
+            how.from = some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))));
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let info: in6_pktinfo = plain(data)?;
+            how.iface = info.ipi6_ifindex;
+            how.from = some(Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical());
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) if data.len() == 1 => how.tos = Some(data[0]),
+        (libc::IPPROTO_IP, libc::IP_TOS) => how.tos = Some(byte(data, 0)?),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => how.tos = Some(byte(data, 0)?),
+        (libc::IPPROTO_IP, libc::IP_TTL) => how.ttl = Some(byte(data, 1)?),
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => how.ttl = Some(byte(data, 0)?),
+        (libc::IPPROTO_UDP, libc::UDP_SEGMENT) => how.segment_size = plain(data)?,
+        _ => return fail(libc::EINVAL),
+    }
+    Ok(())
+}
+
+fn some(ip: IpAddr) -> Option<IpAddr> {
+    (!ip.is_unspecified()).then_some(ip)
+}
+
+/// A number that has to fit a byte.
+fn byte(data: &[u8], least: c_int) -> Answer<u8> {
+    match u8::try_from(plain::<c_int>(data)?) {
+        Ok(byte) if c_int::from(byte) >= least => Ok(byte),
+        _ => fail(libc::EINVAL),
+    }
+}
+
+/// Plain numbers and structures of such, for which any bytes are a value.
+trait Plain: Copy {}
+impl Plain for u16 {}
+impl Plain for c_int {}
+impl Plain for u32 {}
+impl Plain for in_pktinfo {}
+impl Plain for in6_pktinfo {}
+
+fn plain<T: Plain>(data: &[u8]) -> Answer<T> {
+    if data.len() != size_of::<T>() {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: there are bytes enough, and any are a value of the type.
+    Ok(unsafe { data.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// Writes control messages into a program's buffer.
+pub(crate) struct Writer<'a> {
+    out: &'a mut [u8],
+    used: usize,
+    cut: bool,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(out: &'a mut [u8]) -> Writer<'a> {
+        Writer { out, used: 0, cut: false }
+    }
+
+    /// Bytes written, and whether there was too little room.
+    pub(crate) fn finish(self) -> (usize, bool) {
+        (self.used, self.cut)
+    }
+
+    fn put<T: Plain>(&mut self, level: c_int, kind: c_int, value: T) {
+        let len = HEAD + size_of::<T>();
+        let room = self.out.len() - self.used;
+        if room < len {
+            // Linux gives as much of the data as fits, if the head does; a program that heeds MSG_CTRUNC makes nothing of it.
+            self.cut = true;
+            return;
+        }
+        let head = cmsghdr { cmsg_len: len as _, cmsg_level: level, cmsg_type: kind };
+        let at = self.out[self.used..].as_mut_ptr();
+        // SAFETY: `len` bytes are writable there.
+        unsafe {
+            at.cast::<cmsghdr>().write_unaligned(head);
+            at.add(HEAD).cast::<T>().write_unaligned(value);
+        }
+        self.used += len.next_multiple_of(ALIGN).min(room);
+    }
+
+    /// What this socket wants to know of a datagram.
+    pub(crate) fn datagram(&mut self, ours: &Ours, arrived: &Arrived) {
+        let socket = &ours.socket;
+        let wants = ours.extra().wants;
+        if socket.flag(flags::RXQ_OVFL) && arrived.drops > 0 {
+            self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, arrived.drops);
+        }
+        let v4 = arrived.from.is_ipv4();
+        if v4 && wants.pktinfo {
+            self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, pktinfo(arrived));
+        }
+        if wants.pktinfo6 {
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, pktinfo6(arrived));
+        }
+        if v4 && wants.ttl {
+            self.put(libc::IPPROTO_IP, libc::IP_TTL, c_int::from(arrived.ttl));
+        }
+        if v4 && wants.tos {
+            self.put_byte(libc::IPPROTO_IP, libc::IP_TOS, arrived.tos);
+        }
+        if !v4 && wants.hop_limit {
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, c_int::from(arrived.ttl));
+        }
+        if !v4 && wants.tclass {
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, c_int::from(arrived.tos));
+        }
+        if arrived.segment_size != 0 {
+            self.put(libc::IPPROTO_UDP, libc::UDP_GRO, c_int::from(arrived.segment_size));
+        }
+    }
+
+    fn put_byte(&mut self, level: c_int, kind: c_int, value: u8) {
+        self.put(level, kind, Byte(value));
+    }
+}
+
+/// One byte: IP_TOS is the only message that is so short.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Byte(#[allow(dead_code, reason = "only written to the program's memory")] u8);
+impl Plain for Byte {}
+
+fn pktinfo(arrived: &Arrived) -> in_pktinfo {
+    let to = match arrived.to {
+        Some(IpAddr::V4(to)) => u32::from(to).to_be(),
+        _ => 0,
+    };
+    let addr = libc::in_addr { s_addr: to };
+    in_pktinfo { ipi_ifindex: arrived.iface as c_int, ipi_spec_dst: addr, ipi_addr: addr }
+}
+
+fn pktinfo6(arrived: &Arrived) -> in6_pktinfo {
+    let to = match arrived.to {
+        Some(IpAddr::V4(to)) => to.to_ipv6_mapped(),
+        Some(IpAddr::V6(to)) => to,
+        None => Ipv6Addr::UNSPECIFIED,
+    };
+    in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: to.octets() }, ipi6_ifindex: arrived.iface }
+}

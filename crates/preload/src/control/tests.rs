@@ -1,0 +1,52 @@
+use super::*;
+
+/// A control message as a C program makes it.
+fn message<T: Plain>(level: c_int, kind: c_int, value: T) -> Vec<u8> {
+    let mut out = vec![0; 64];
+    let mut writer = Writer::new(&mut out);
+    writer.put(level, kind, value);
+    let (used, cut) = writer.finish();
+    assert!(!cut);
+    out.truncate(used);
+    out
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut all = message(libc::IPPROTO_IP, libc::IP_TTL, 9 as c_int);
+    all.extend(message(libc::IPPROTO_IP, libc::IP_TOS, Byte(0x10)));
+    all.extend(message(libc::IPPROTO_UDP, libc::UDP_SEGMENT, 1400u16));
+    let from = libc::in_addr { s_addr: u32::from(Ipv4Addr::new(10, 0, 0, 1)).to_be() };
+    let info = in_pktinfo { ipi_ifindex: 3, ipi_spec_dst: from, ipi_addr: from };
+    all.extend(message(libc::IPPROTO_IP, libc::IP_PKTINFO, info));
+    let mut how = SendTo::default();
+    read(&all, &mut how).expect("all known");
+    let from = Some(IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(how, SendTo { ttl: Some(9), tos: Some(0x10), segment_size: 1400, from, iface: 3, ..SendTo::default() });
+}
+
+#[test]
+fn impossible_messages_are_refused() {
+    let mut how = SendTo::default();
+    let good = message(libc::IPPROTO_IP, libc::IP_TTL, 9 as c_int);
+    for bad_len in [0usize, 15, 33, usize::MAX] {
+        let mut bad = good.clone();
+        bad[..8].copy_from_slice(&bad_len.to_ne_bytes());
+        assert_eq!(read(&bad, &mut how), fail(libc::EINVAL), "length {bad_len}");
+    }
+    for ttl in [0, 256, -1] {
+        assert_eq!(read(&message(libc::IPPROTO_IP, libc::IP_TTL, ttl as c_int), &mut how), fail(libc::EINVAL));
+    }
+    let unknown = message(libc::SOL_SOCKET, libc::SCM_RIGHTS, 0 as c_int);
+    assert_eq!(read(&unknown, &mut how), fail(libc::EINVAL));
+    assert_eq!(read(&good[..10], &mut how), Ok(()), "less than a head is no message, as Linux sees it");
+}
+
+#[test]
+fn what_does_not_fit_is_cut_and_said() {
+    let mut out = [0; 30];
+    let mut writer = Writer::new(&mut out);
+    writer.put(libc::IPPROTO_IP, libc::IP_TTL, 1 as c_int);
+    writer.put(libc::IPPROTO_IP, libc::IP_TTL, 2 as c_int);
+    assert_eq!(writer.finish(), (24, true));
+}

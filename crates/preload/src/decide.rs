@@ -1,0 +1,262 @@
+//! Whose a socket is: the kernel's, until its first address says otherwise.
+//!
+//! A socket becomes Clearway's when it is bound to an address of the namespace, or to the wildcard address, or connects or sends to where
+//! the namespace's routes lead. Then a session of the host takes the place of the kernel's socket behind the same descriptors, and
+//! the options that were set before are set again. Whatever else stays the kernel's, and the host is told why, for `explain`.
+
+use std::ffi::{c_int, c_void};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use clearway_client::{Client, Kind, flags};
+
+use crate::errno::{Answer, check, fail};
+use crate::object::{Mine, Object, Ours, Pending, PendingState, TABLE, ours};
+use crate::options::{self, Extra, Told};
+use crate::process::{Host, host};
+use crate::real;
+use crate::table::Held;
+
+/// What was decided for a pending socket.
+pub(crate) enum Verdict {
+    /// It is Clearway's now: go on with this.
+    Ours(Mine),
+    /// It is the kernel's: go on with the C library's function.
+    Kernels,
+}
+
+/// What a program does with an address, for the message of `explain`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    Bind,
+    Listen,
+    Connect,
+    Send,
+}
+
+impl Deed {
+    fn word(self) -> &'static str {
+        match self {
+            Deed::Bind => "bind",
+            Deed::Listen => "listen",
+            Deed::Connect => "connect",
+            Deed::Send => "sendto",
+        }
+    }
+
+    /// How a call fails when there is no host that lets us in, and the kernel is not to be used instead.
+    fn closed(self) -> c_int {
+        match self {
+            Deed::Bind | Deed::Listen => libc::EACCES,
+            Deed::Connect | Deed::Send => libc::ECONNREFUSED,
+        }
+    }
+}
+
+/// Who gets an address.
+enum Owner {
+    Clearway(&'static Arc<Client>),
+    Kernel(Option<(&'static Arc<Client>, &'static str)>),
+}
+
+fn owner(deed: Deed, addr: SocketAddr) -> Answer<Owner> {
+    let client = match host() {
+        Host::Here(client) => client,
+        Host::Absent => return Ok(Owner::Kernel(None)),
+        Host::Closed if addr.ip().is_loopback() => return Ok(Owner::Kernel(None)),
+        Host::Closed => return fail(deed.closed()),
+    };
+    let local = matches!(deed, Deed::Bind | Deed::Listen);
+    let serves = if local { client.serves_local(addr) } else { client.serves_remote(addr) };
+    Ok(match (serves, local) {
+        (true, _) => Owner::Clearway(client),
+        (false, true) if addr.ip().is_unspecified() => {
+            Owner::Kernel(Some((client, "the configuration leaves the wildcard address to the kernel")))
+        }
+        (false, true) => Owner::Kernel(Some((client, "the address is not the namespace's"))),
+        (false, false) => Owner::Kernel(Some((
+            client,
+            "the namespace has no route there, or the configuration leaves it to the kernel",
+        ))),
+    })
+}
+
+/// Decides for a socket that is about to use an address.
+pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<Verdict>> {
+    let Some(held) = TABLE.get(fd) else { return Ok(None) };
+    let Object::Pending(pending) = &*held else { return Ok(ours(fd).map(Verdict::Ours)) };
+    let mut state = pending.state();
+    if state.decided {
+        drop(state);
+        return Ok(Some(ours(fd).map_or(Verdict::Kernels, Verdict::Ours)));
+    }
+    if deed == Deed::Bind && addr.ip().is_unspecified() && addr.port() == 0 {
+        // The kernel's port holds for now; what the socket does next decides.
+        state.bound = true;
+        return Ok(Some(Verdict::Kernels));
+    }
+    let (client, why) = match owner(deed, addr)? {
+        Owner::Clearway(client) => match options::only_the_kernels(&state.told) {
+            None => match take_over(fd, &held, pending, &mut state, client)? {
+                Ok(mine) => return Ok(Some(Verdict::Ours(mine))),
+                Err(why) => (Some(client), why),
+            },
+            Some(option) => (Some(client), format!("{option} was set, which only the kernel has")),
+        },
+        Owner::Kernel(Some((client, why))) => (Some(client), why.to_owned()),
+        Owner::Kernel(None) => (None, String::new()),
+    };
+    state.decided = true;
+    drop(state);
+    leave(&held);
+    if let Some(client) = client {
+        client.stayed(&format!("{} {addr}", deed.word()), &why);
+    }
+    Ok(Some(Verdict::Kernels))
+}
+
+/// The descriptors of this process that are this object.
+fn descriptors(held: &Held<Object>) -> Vec<c_int> {
+    TABLE.range(0, c_int::MAX).filter(|&fd| TABLE.get(fd).is_some_and(|other| other.same(held))).collect()
+}
+
+/// The socket is the kernel's for good.
+fn leave(held: &Held<Object>) {
+    for fd in descriptors(held) {
+        TABLE.put(fd, None);
+    }
+}
+
+/// Makes a pending socket Clearway's. `Err` inside: it stays with the kernel, and why.
+fn take_over(
+    fd: c_int,
+    held: &Held<Object>,
+    pending: &Pending,
+    state: &mut PendingState,
+    client: &'static Arc<Client>,
+) -> Answer<Result<Mine, String>> {
+    let (socket, lifeline) = client.open(pending.kind, pending.v6, &clearway_client::SocketOptions::default())?;
+    let made = Ours::new(socket, Extra::default());
+    match options::replay(&made, &state.told) {
+        Ok(left_out) => {
+            for option in left_out {
+                client.stayed(
+                    &format!("setsockopt {option}"),
+                    "Clearway has no such tuning; the socket went over without it",
+                );
+            }
+        }
+        Err(why) => return Ok(Err(why)),
+    }
+    if state.bound {
+        bind_as_before(fd, &made, pending)?;
+    }
+    // SAFETY: reads a flag.
+    let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
+    let nonblocking = status & libc::O_NONBLOCK != 0;
+    made.socket.set_flag(flags::NONBLOCK, nonblocking);
+    if nonblocking {
+        // SAFETY: sets a flag of a descriptor that is ours.
+        check(unsafe { real::fcntl(lifeline.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) })?;
+    }
+    let members = std::mem::take(&mut state.sets);
+    for &(set, member, _) in &members {
+        // SAFETY: takes a member out of a set; it fails when either is closed by now, and that is well.
+        unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_DEL, member, std::ptr::null_mut()) };
+    }
+    let made = TABLE.make(Object::Ours(made));
+    for fd in descriptors(held) {
+        replace(fd, &lifeline)?;
+        TABLE.put(fd, Some(made.clone()));
+    }
+    state.decided = true;
+    for (set, member, event) in members {
+        crate::epoll::rejoin(set, member, event);
+    }
+    ours(fd).map_or_else(|| fail(libc::EBADF), |mine| Ok(Ok(mine)))
+}
+
+/// Puts another open file behind a descriptor; its own close-on-exec stays as it was.
+fn replace(fd: c_int, with: &OwnedFd) -> Answer<()> {
+    // SAFETY: reads a flag, and replaces a descriptor whose object is replaced in the table as well.
+    unsafe {
+        let close_on_exec = check(real::fcntl(fd, libc::F_GETFD, 0))? & libc::FD_CLOEXEC != 0;
+        check(real::dup3(with.as_raw_fd(), fd, if close_on_exec { libc::O_CLOEXEC } else { 0 }))?;
+    }
+    Ok(())
+}
+
+/// The program bound the socket to port 0 and may have asked which it became: the same one, if the namespace has it free.
+fn bind_as_before(fd: c_int, made: &Ours, pending: &Pending) -> Answer<()> {
+    let wildcard = wildcard(pending);
+    let port = kernel_port(fd).unwrap_or(0);
+    made.socket.bind(SocketAddr::new(wildcard, port)).or_else(|_| made.socket.bind(SocketAddr::new(wildcard, 0)))
+}
+
+fn kernel_port(fd: c_int) -> Option<u16> {
+    // SAFETY: the storage is as long as the length says.
+    unsafe {
+        let mut storage: libc::sockaddr_storage = std::mem::zeroed();
+        let mut len = size_of_val(&storage) as libc::socklen_t;
+        check(real::getsockname(fd, (&raw mut storage).cast(), &mut len)).ok()?;
+        match crate::addr::read((&raw const storage).cast(), len) {
+            crate::addr::Given::Inet { addr, .. } => Some(addr.port()),
+            _ => None,
+        }
+    }
+}
+
+/// A stream of Clearway's that was only bound to the wildcard address connects to where Clearway does not lead: the kernel takes it (back).
+/// True: go on with the C library's function.
+pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bool> {
+    let socket = &mine.socket;
+    let local = socket.local();
+    let only_bound =
+        mine.is_stream() && socket.remote().is_none() && !socket.is_listener() && local.ip().is_unspecified();
+    if !only_bound || socket.client().serves_remote(remote) {
+        return Ok(false);
+    }
+    let family = if socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET };
+    let told = mine.extra().told.clone();
+    let nonblocking = if socket.flag(flags::NONBLOCK) { libc::SOCK_NONBLOCK } else { 0 };
+    // SAFETY: makes a socket.
+    let raw = check(unsafe { real::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | nonblocking, 0) })?;
+    // SAFETY: it was just made, and nobody else knows it.
+    let kernels = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) };
+    for one in &told {
+        tell_kernel(raw, one);
+    }
+    if local.port() != 0 {
+        let (addr, len) = crate::addr::Raw::new(local, socket.is_v6());
+        // SAFETY: the address is that long.
+        check(unsafe { real::bind(raw, addr.as_ptr(), len) })?;
+    }
+    let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
+    for fd in descriptors(&held) {
+        TABLE.put(fd, None);
+        replace(fd, &kernels)?;
+    }
+    socket
+        .client()
+        .stayed(&format!("connect {remote}"), "the namespace has no route there; the socket went back to the kernel");
+    Ok(true)
+}
+
+fn tell_kernel(fd: c_int, told: &Told) {
+    let (level, name, value) = told.parts();
+    // SAFETY: the value is that long. What the kernel does not take of an option that Clearway took changes nothing for this program.
+    unsafe { real::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), value.len() as libc::socklen_t) };
+}
+
+/// The wildcard address of a stream that is still undecided: what `listen` binds it to, when it was not bound.
+pub(crate) fn wildcard_of_stream(fd: c_int) -> Option<SocketAddr> {
+    match &*TABLE.get(fd)? {
+        Object::Pending(pending) if pending.kind == Kind::Stream => Some(SocketAddr::new(wildcard(pending), 0)),
+        _ => None,
+    }
+}
+
+fn wildcard(pending: &Pending) -> IpAddr {
+    if pending.v6 { [0u16; 8].into() } else { [0u8; 4].into() }
+}

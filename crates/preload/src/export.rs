@@ -1,0 +1,51 @@
+//! How a function of the C library is stood in for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::errno::Answer;
+
+/// What the inside of a call came to. None: the descriptor is the kernel's, so the C library's function shall do it.
+pub(crate) type Inside<T> = Option<Answer<T>>;
+
+/// Runs the inside of a call. A panic may not reach the C caller, whose frames know nothing of it: the process ends.
+#[inline]
+pub(crate) fn guarded<T>(inside: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(inside)).unwrap_or_else(|_| std::process::abort())
+}
+
+/// Defines C functions of these names. Each runs its inside when a descriptor that it names is in the table, and the C library's function
+/// otherwise, or when the inside has no answer.
+///
+/// The functions themselves hold nothing that has to be dropped: a thread that is cancelled in one is unwound through it.
+macro_rules! interpose {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty, if $known:expr => $inside:expr;
+    )*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the C function of this name.
+        // SAFETY: it stands in for the function of this name in the C library, with its signature.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $answer {
+            while $known {
+                // SAFETY: the caller keeps to what the C function asks, and the inside asks no more.
+                #[allow(unused_unsafe, reason = "some insides are safe")]
+                let inside: $crate::export::Inside<$answer> = $crate::export::guarded(|| unsafe { $inside });
+                match inside {
+                    Some(answer) => {
+                        if let Some(answer) = $crate::errno::finish(answer) {
+                            return answer;
+                        }
+                    }
+                    None => break,
+                }
+            }
+            // SAFETY: as above; these are the caller's own arguments.
+            unsafe { $crate::real::$name($($arg),*) }
+        }
+    )*};
+}
+
+pub(crate) use interpose;

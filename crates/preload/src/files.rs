@@ -1,0 +1,242 @@
+//! What is done to descriptors whatever they are: close, dup, fcntl, ioctl.
+
+use std::ffi::{c_int, c_long, c_uint, c_ulong};
+use std::os::fd::BorrowedFd;
+
+use clearway_client::{flags, is_internal};
+
+use crate::errno::{Answer, check, fail};
+use crate::export::{Inside, interpose};
+use crate::object::{Object, Ours, TABLE, ours};
+use crate::process::is_own;
+use crate::real;
+use crate::table::Held;
+
+#[cfg(test)]
+mod tests;
+
+/// From `linux/sockios.h` and `asm/ioctls.h`; the `libc` crate does not have all of these.
+const SIOCATMARK: c_ulong = 0x8905;
+const SIOCOUTQNSD: c_ulong = 0x894b;
+
+/// From `linux/close_range.h`.
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+/// The highest descriptor that can be one of the client's.
+const LAST_INTERNAL: c_uint = (1 << 16) - 1;
+
+interpose! {
+    /// `close(2)`
+    fn close(fd: c_int) -> c_int, if TABLE.has(fd) || is_internal(fd) => inside_close(fd);
+
+    /// `close_range(2)`
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, if flags & CLOSE_RANGE_CLOEXEC == 0 => inside_close_range(first, last, flags);
+
+    /// `dup(2)`
+    fn dup(fd: c_int) -> c_int, if TABLE.has(fd) => copied(fd, || check(real::dup(fd)));
+
+    /// `dup2(2)`
+    fn dup2(from: c_int, to: c_int) -> c_int, if from != to && (TABLE.has(from) || TABLE.has(to) || is_internal(to)) => {
+        copied_to(from, to, || check(real::dup2(from, to)))
+    };
+
+    /// `dup3(2)`
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, if from != to && (TABLE.has(from) || TABLE.has(to) || is_internal(to)) => {
+        copied_to(from, to, || check(real::dup3(from, to, flags)))
+    };
+
+    /// `fcntl(2)`. Declared with `...` in C: on the machines that Clearway runs on, one optional word is passed as a fixed one is.
+    fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int, if TABLE.has(fd) => inside_fcntl(fd, command, word);
+
+    /// `ioctl(2)`, declared with `...` as well.
+    fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd) => inside_ioctl(fd, request, word);
+}
+
+/// `fcntl` by the name that programs with 64-bit file offsets call it.
+///
+/// # Safety
+/// As for `fcntl(2)`.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, word: c_long) -> c_int {
+    // SAFETY: the caller keeps to what `fcntl` asks.
+    unsafe { fcntl(fd, command, word) }
+}
+
+/// `closefrom(3)`
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    // SAFETY: closes descriptors, as the caller asks.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}
+
+fn inside_close(fd: c_int) -> Inside<c_int> {
+    if is_internal(fd) {
+        // The program never opened it: it is as if it were not there.
+        return is_own().then(|| fail(libc::EBADF));
+    }
+    if is_own() {
+        forget(fd);
+    }
+    None
+}
+
+/// A descriptor is about to be closed or replaced.
+fn forget(fd: c_int) {
+    if let Some(held) = TABLE.put(fd, None) {
+        before_close(fd, &held);
+    }
+}
+
+fn before_close(fd: c_int, held: &Held<Object>) {
+    let Object::Ours(mine) = &**held else { return };
+    mine.leave_sets(fd);
+    if !held.is_last() {
+        // SAFETY: the descriptor is open until the caller closes it.
+        mine.socket.hold(unsafe { BorrowedFd::borrow_raw(fd) });
+    }
+}
+
+/// Closes a range around the client's own descriptors.
+///
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_close_range(first: c_uint, last: c_uint, flags: c_int) -> Inside<c_int> {
+    if first > last || !is_own() {
+        return None;
+    }
+    let last_fd = c_int::try_from(last).unwrap_or(c_int::MAX);
+    let first_fd = c_int::try_from(first).unwrap_or(c_int::MAX);
+    TABLE.range(first_fd, last_fd).for_each(forget);
+    let internals = (first..=last.min(LAST_INTERNAL)).filter(|&fd| is_internal(fd as c_int));
+    // SAFETY: closes descriptors, as the caller asks.
+    Some(around(first, last, internals, |first, last| check(unsafe { real::close_range(first, last, flags) })))
+}
+
+/// Does something to each part of a range between the exceptions, which come in order.
+fn around(
+    first: c_uint,
+    last: c_uint,
+    exceptions: impl Iterator<Item = c_uint>,
+    mut each: impl FnMut(c_uint, c_uint) -> Answer<c_int>,
+) -> Answer<c_int> {
+    let mut next = first;
+    for exception in exceptions {
+        if next < exception {
+            each(next, exception - 1)?;
+        }
+        next = exception + 1;
+    }
+    if next <= last {
+        each(next, last)?;
+    }
+    Ok(0)
+}
+
+/// A new descriptor for what is behind this one.
+fn copied(fd: c_int, copy: impl FnOnce() -> Answer<c_int>) -> Inside<c_int> {
+    if !is_own() {
+        return None;
+    }
+    let held = TABLE.get(fd)?;
+    let answer = copy();
+    if let Ok(new) = answer {
+        TABLE.put(new, Some(held));
+    }
+    Some(answer)
+}
+
+/// A copy at a number that the program chose, of what may be the kernel's, in place of what may be the kernel's.
+fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> Inside<c_int> {
+    if !is_own() {
+        return None;
+    }
+    if is_internal(to) {
+        return Some(fail(libc::EBUSY));
+    }
+    let held = TABLE.get(from);
+    let old = TABLE.get(to);
+    if let (Some(held), Some(old)) = (&held, &old)
+        && held.same(old)
+    {
+        return Some(copy());
+    }
+    if let Some(old) = TABLE.put(to, None) {
+        before_close(to, &old);
+        let answer = copy();
+        // When it failed, the old one is still there.
+        TABLE.put(to, if answer.is_ok() { held } else { Some(old) });
+        return Some(answer);
+    }
+    let answer = copy();
+    if answer.is_ok() {
+        TABLE.put(to, held);
+    }
+    Some(answer)
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int> {
+    match command {
+        // SAFETY: the caller's own arguments.
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, || check(unsafe { real::fcntl(fd, command, word) })),
+        libc::F_SETFL => {
+            let mine = ours(fd)?;
+            if word as c_int & libc::O_ASYNC != 0 {
+                // No SIGIO comes of shared memory.
+                return Some(fail(libc::EINVAL));
+            }
+            mine.socket.set_flag(flags::NONBLOCK, word as c_int & libc::O_NONBLOCK != 0);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_int> {
+    let mine = ours(fd)?;
+    let at = word as usize as *mut c_int;
+    match request {
+        libc::FIONBIO | libc::FIOASYNC => {
+            // SAFETY: null, or the caller's number.
+            let Some(&on) = (unsafe { at.as_ref() }) else { return Some(fail(libc::EFAULT)) };
+            if request == libc::FIOASYNC {
+                return if on == 0 { None } else { Some(fail(libc::EINVAL)) };
+            }
+            mine.socket.set_flag(flags::NONBLOCK, on != 0);
+            None
+        }
+        libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | SIOCATMARK => {
+            // SAFETY: null, or the caller's number.
+            let Some(out) = (unsafe { at.as_mut() }) else { return Some(fail(libc::EFAULT)) };
+            Some(queue(&mine, request).map(|number| {
+                *out = number;
+                0
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// What `ioctl` says of a socket's queues.
+fn queue(mine: &Ours, request: c_ulong) -> Answer<c_int> {
+    let socket = &mine.socket;
+    if socket.is_listener() && request != SIOCATMARK {
+        return fail(libc::EINVAL);
+    }
+    let number = match request {
+        libc::FIONREAD => socket.readable_bytes(),
+        libc::TIOCOUTQ => socket.unsent_bytes(),
+        SIOCATMARK if mine.is_stream() => usize::from(socket.at_mark()),
+        SIOCOUTQNSD if mine.is_stream() => socket.info()?.notsent_bytes as usize,
+        _ => return fail(libc::ENOTTY),
+    };
+    Ok(c_int::try_from(number).unwrap_or(c_int::MAX))
+}

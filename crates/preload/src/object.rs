@@ -1,0 +1,138 @@
+//! What a descriptor of the program can be, when it is not simply the kernel's.
+
+use std::ffi::c_int;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use clearway_client::{EpollSet, Kind, Socket};
+
+use crate::epoll::Set;
+use crate::options::{Extra, Told};
+use crate::table::{Held, Table};
+
+/// The descriptors of this process.
+pub(crate) static TABLE: Table<Object> = Table::new();
+
+/// What a descriptor is.
+pub(crate) enum Object {
+    /// A socket of the internet that is still the kernel's, and may become Clearway's.
+    Pending(Pending),
+    /// A socket of Clearway.
+    Ours(Ours),
+    /// An epoll set of the kernel, which may have members of Clearway.
+    Set(Set),
+}
+
+/// A kernel socket whose first address decides whose it will be.
+pub(crate) struct Pending {
+    pub(crate) kind: Kind,
+    pub(crate) v6: bool,
+    state: Mutex<PendingState>,
+}
+
+/// What happened to a pending socket so far.
+#[derive(Default)]
+pub(crate) struct PendingState {
+    /// Options in the order in which they were set, as the kernel took them.
+    pub(crate) told: Vec<Told>,
+    /// It was bound to the wildcard address and port 0.
+    pub(crate) bound: bool,
+    /// Epoll sets that it is a member of: the set's descriptor, its own, and what for.
+    pub(crate) sets: Vec<(c_int, c_int, clearway_client::EpollEvent)>,
+    /// It is Clearway's or the kernel's by now; the table tells.
+    pub(crate) decided: bool,
+}
+
+impl Pending {
+    pub(crate) fn new(kind: Kind, v6: bool) -> Pending {
+        Pending { kind, v6, state: Mutex::default() }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, PendingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A socket of Clearway.
+pub(crate) struct Ours {
+    pub(crate) socket: Arc<Socket>,
+    /// UDP_SEGMENT: asked for at each send, so not behind the lock.
+    segment_size: AtomicU16,
+    extra: Mutex<Extra>,
+    /// Epoll sets that it is a member of, by its descriptor there.
+    sets: Mutex<Vec<(c_int, Weak<EpollSet>)>>,
+}
+
+impl Ours {
+    pub(crate) fn new(socket: Arc<Socket>, extra: Extra) -> Ours {
+        Ours { socket, segment_size: AtomicU16::new(0), extra: Mutex::new(extra), sets: Mutex::default() }
+    }
+
+    /// UDP_SEGMENT; 0: off.
+    pub(crate) fn segment_size(&self) -> u16 {
+        self.segment_size.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_segment_size(&self, size: u16) {
+        self.segment_size.store(size, Ordering::Relaxed);
+    }
+
+    /// Options that only this library knows.
+    pub(crate) fn extra(&self) -> MutexGuard<'_, Extra> {
+        self.extra.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is a member of this set by that descriptor.
+    pub(crate) fn join_set(&self, fd: c_int, set: &Arc<EpollSet>) {
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.retain(|(_, set)| set.strong_count() > 0);
+        sets.push((fd, Arc::downgrade(set)));
+    }
+
+    /// It is no longer a member of this set.
+    pub(crate) fn leave_set(&self, fd: c_int, set: &Arc<EpollSet>) {
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.retain(|(at, other)| *at != fd || !std::ptr::eq(other.as_ptr(), Arc::as_ptr(set)));
+    }
+
+    /// The descriptor is closed: it leaves all sets.
+    pub(crate) fn leave_sets(&self, fd: c_int) {
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.retain(|(at, set)| {
+            if *at != fd {
+                return true;
+            }
+            if let Some(set) = set.upgrade() {
+                // The program may have taken it out already.
+                let _ = set.remove(fd);
+            }
+            false
+        });
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.socket.kind() == Kind::Stream
+    }
+}
+
+/// A socket of Clearway in use.
+pub(crate) struct Mine(Held<Object>);
+
+impl Deref for Mine {
+    type Target = Ours;
+
+    fn deref(&self) -> &Ours {
+        match &*self.0 {
+            Object::Ours(ours) => ours,
+            Object::Pending(_) | Object::Set(_) => unreachable!("only `ours` makes this"),
+        }
+    }
+}
+
+/// The socket of Clearway at this descriptor.
+#[inline]
+pub(crate) fn ours(fd: c_int) -> Option<Mine> {
+    let held = TABLE.get(fd)?;
+    matches!(&*held, Object::Ours(_)).then(|| Mine(held))
+}

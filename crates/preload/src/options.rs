@@ -1,0 +1,211 @@
+//! Socket options: what each does to a socket of Clearway, and how what is not done fails.
+//!
+//! A pending socket is the kernel's, so the kernel judges what is set on it; that is remembered, and set again when the socket
+//! becomes Clearway's ([`replay`]). On a socket of Clearway, `set` and `get` judge as Linux does.
+
+use std::ffi::c_int;
+
+use clearway_client::SocketOptions;
+
+use crate::errno::{Answer, fail};
+use crate::object::Ours;
+
+mod info;
+mod ip;
+mod ip6;
+mod names;
+mod socket;
+mod tcp;
+mod udp;
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of the longest option that is remembered. Longer ones are of kinds that only the kernel has.
+const LONGEST: usize = 256;
+
+/// An option that the kernel took for a pending socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    level: c_int,
+    name: c_int,
+    value: Vec<u8>,
+}
+
+impl Told {
+    /// `value` is cut to what is worth remembering.
+    pub(crate) fn new(level: c_int, name: c_int, value: &[u8]) -> Told {
+        Told { level, name, value: value[..value.len().min(LONGEST)].to_vec() }
+    }
+
+    /// Adds it to a list, in place of what was said of the same option before.
+    pub(crate) fn remember(list: &mut Vec<Told>, told: Told) {
+        list.retain(|old| (old.level, old.name) != (told.level, told.name));
+        list.push(told);
+    }
+
+    /// The option's name, for people.
+    pub(crate) fn describe(&self) -> String {
+        names::name(self.level, self.name)
+    }
+
+    /// Setting it again for this socket of the kernel's.
+    pub(crate) fn parts(&self) -> (c_int, c_int, &[u8]) {
+        (self.level, self.name, &self.value)
+    }
+}
+
+/// Options whose values this library keeps, because the stack needs none of them or gets them with each datagram.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Extra {
+    /// What was set before the socket was connected, so that a socket that goes back to the kernel can take it along.
+    pub(crate) told: Vec<Told>,
+    /// SO_BROADCAST.
+    broadcast: bool,
+    /// SO_PRIORITY.
+    priority: c_int,
+    /// SO_BUSY_POLL.
+    busy_poll: c_int,
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, when they were set.
+    mtu_discover: Option<c_int>,
+    mtu_discover6: Option<c_int>,
+    /// IP_PKTINFO and its like, of which the shared flags know only that one of a pair is set.
+    pub(crate) wants: Wants,
+}
+
+impl Extra {
+    /// What a connection has of its listener.
+    pub(crate) fn inherited(&self) -> Extra {
+        Extra { told: Vec::new(), ..self.clone() }
+    }
+}
+
+/// Which control messages a datagram brings along.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Wants {
+    pub(crate) pktinfo: bool,
+    pub(crate) pktinfo6: bool,
+    pub(crate) tos: bool,
+    pub(crate) tclass: bool,
+    pub(crate) ttl: bool,
+    pub(crate) hop_limit: bool,
+}
+
+/// What `getsockopt` answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    /// A number: as much of its four bytes as the caller has room for.
+    Number(c_int),
+    /// A number that Linux gives as one byte when there is no room for more (the level IP).
+    Short(c_int),
+    /// A structure or a name: as much of it as there is room for.
+    Bytes(Vec<u8>),
+}
+
+/// The socket that an option is set on, with its options as they were.
+struct Setting<'a> {
+    ours: &'a Ours,
+    options: SocketOptions,
+}
+
+/// Sets an option.
+pub(crate) fn set(ours: &Ours, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
+    let mut setting = Setting::new(ours);
+    setting.set(level, name, value)?;
+    setting.finish()
+}
+
+impl Setting<'_> {
+    fn new(ours: &Ours) -> Setting<'_> {
+        Setting { ours, options: ours.socket.options() }
+    }
+
+    fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
+        let ours = self.ours;
+        match level {
+            libc::SOL_SOCKET => socket::set(self, name, value)?,
+            libc::IPPROTO_TCP if ours.is_stream() => tcp::set(self, name, value)?,
+            libc::IPPROTO_UDP if !ours.is_stream() => udp::set(self, name, value)?,
+            libc::IPPROTO_IP => ip::set(self, name, value)?,
+            libc::IPPROTO_IPV6 if ours.socket.is_v6() => ip6::set(self, name, value)?,
+            _ => return fail(libc::ENOPROTOOPT),
+        }
+        if ours.socket.remote().is_none() {
+            Told::remember(&mut ours.extra().told, Told::new(level, name, value));
+        }
+        Ok(())
+    }
+
+    /// Tells the host, if it has to know.
+    fn finish(self) -> Answer<()> {
+        if self.options == self.ours.socket.options() {
+            return Ok(());
+        }
+        self.ours.socket.set_options(&self.options)
+    }
+}
+
+/// Asks for an option.
+pub(crate) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
+    match level {
+        libc::SOL_SOCKET => socket::get(ours, name),
+        libc::IPPROTO_TCP if ours.is_stream() => tcp::get(ours, name),
+        libc::IPPROTO_UDP if !ours.is_stream() => udp::get(ours, name),
+        libc::IPPROTO_IP => ip::get(ours, name),
+        libc::IPPROTO_IPV6 if ours.socket.is_v6() => ip6::get(ours, name),
+        // Linux says so of levels that it does not know, and says it differently for the two families.
+        _ if ours.socket.is_v6() => fail(libc::ENOPROTOOPT),
+        _ => fail(libc::EOPNOTSUPP),
+    }
+}
+
+/// Sets again, on a new socket of Clearway, what the kernel was told before. Gives the names of those that only tune and were left out;
+/// an option that does more than that and has no counterpart is the error.
+pub(crate) fn replay(ours: &Ours, told: &[Told]) -> Result<Vec<String>, String> {
+    let mut setting = Setting::new(ours);
+    let mut left_out = Vec::new();
+    for one in told {
+        match setting.set(one.level, one.name, &one.value) {
+            Ok(()) => {}
+            Err(_) if names::only_tunes(one.level, one.name) => left_out.push(one.describe()),
+            Err(errno) => return Err(format!("{} ({errno})", one.describe())),
+        }
+    }
+    setting.finish().map_err(|errno| format!("the host refuses its options ({errno})"))?;
+    Ok(left_out)
+}
+
+/// The first of these options that Clearway has no counterpart of, and that changes what the socket does.
+pub(crate) fn only_the_kernels(told: &[Told]) -> Option<String> {
+    told.iter().find(|told| names::is_only_the_kernels(told.level, told.name) && told.is_on()).map(Told::describe)
+}
+
+impl Told {
+    fn is_on(&self) -> bool {
+        self.value.iter().any(|&byte| byte != 0)
+    }
+}
+
+/// The number at the beginning of a value; EINVAL when it is too short for one.
+fn number(value: &[u8]) -> Answer<c_int> {
+    match value.first_chunk() {
+        Some(bytes) => Ok(c_int::from_ne_bytes(*bytes)),
+        None => fail(libc::EINVAL),
+    }
+}
+
+/// A number in bounds, or EINVAL.
+fn within(number: c_int, low: c_int, high: c_int) -> Answer<c_int> {
+    if (low..=high).contains(&number) { Ok(number) } else { fail(libc::EINVAL) }
+}
+
+/// An option that Clearway does not do may be switched off, which it is already.
+fn only_off(value: c_int) -> Answer<()> {
+    if value == 0 { Ok(()) } else { fail(libc::ENOPROTOOPT) }
+}
+
+/// The bytes of a C structure without padding that matters.
+fn bytes<T: Copy>(value: T) -> Vec<u8> {
+    // SAFETY: any value can be read as bytes for the length of its type; callers pass structures without padding.
+    unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) }.to_vec()
+}

@@ -1,0 +1,69 @@
+//! Options of the level IPPROTO_IPV6.
+
+use std::ffi::c_int;
+
+use clearway_client::flags;
+
+use super::ip::{WANT, path_mtu, want};
+use super::names::{IPV6_AUTOFLOWLABEL, IPV6_FLOWINFO_SEND};
+use super::{Setting, Value, number, only_off, within};
+use crate::errno::{Answer, fail};
+use crate::object::Ours;
+
+const DEFAULT_HOPS: u8 = 64;
+const LAST_DISCOVER: c_int = 5;
+
+pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
+    let number = number(value)?;
+    let ours = setting.ours;
+    match name {
+        libc::IPV6_V6ONLY if ours.socket.local().port() != 0 => return fail(libc::EINVAL),
+        libc::IPV6_V6ONLY => setting.options.v6_only = number != 0,
+        libc::IPV6_TCLASS => setting.options.tos = within(number, -1, 255)?.max(0) as u8,
+        libc::IPV6_UNICAST_HOPS if number == -1 => setting.options.ttl = DEFAULT_HOPS,
+        libc::IPV6_UNICAST_HOPS => setting.options.ttl = within(number, 0, 255)? as u8,
+        libc::IPV6_RECVPKTINFO => want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo6, wants.pktinfo)),
+        libc::IPV6_RECVTCLASS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tclass, wants.tos)),
+        libc::IPV6_RECVHOPLIMIT => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.hop_limit, wants.ttl)),
+        libc::IPV6_MTU_DISCOVER => discover(ours, number)?,
+        libc::IPV6_RECVERR | libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND => {
+            return only_off(number);
+        }
+        _ => return fail(libc::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+/// A socket that is bound to one IPv6 address cannot see IPv4, and Linux says so.
+fn is_bound_to_one(ours: &Ours) -> bool {
+    let local = ours.socket.local();
+    local.port() != 0 && local.is_ipv6() && !local.ip().is_unspecified()
+}
+
+fn discover(ours: &Ours, number: c_int) -> Answer<()> {
+    let how = within(number, 0, LAST_DISCOVER)?;
+    if how != WANT && how != libc::IPV6_PMTUDISC_DO {
+        return fail(libc::ENOPROTOOPT);
+    }
+    ours.extra().mtu_discover6 = Some(how);
+    Ok(())
+}
+
+pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
+    let options = ours.socket.options();
+    let wants = ours.extra().wants;
+    Ok(Value::Number(match name {
+        libc::IPV6_V6ONLY => c_int::from(options.v6_only || is_bound_to_one(ours)),
+        libc::IPV6_TCLASS => c_int::from(options.tos),
+        libc::IPV6_UNICAST_HOPS => c_int::from(options.ttl),
+        libc::IPV6_RECVPKTINFO => c_int::from(wants.pktinfo6),
+        libc::IPV6_RECVTCLASS => c_int::from(wants.tclass),
+        libc::IPV6_RECVHOPLIMIT => c_int::from(wants.hop_limit),
+        libc::IPV6_MTU_DISCOVER => ours.extra().mtu_discover6.unwrap_or(WANT),
+        libc::IPV6_MTU => path_mtu(ours)?,
+        libc::IPV6_RECVERR | libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND | IPV6_AUTOFLOWLABEL => {
+            0
+        }
+        _ => return fail(libc::ENOPROTOOPT),
+    }))
+}

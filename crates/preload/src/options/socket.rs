@@ -1,0 +1,136 @@
+//! Options of the level SOL_SOCKET.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use clearway_client::flags;
+use libc::{linger, timeval, ucred};
+
+use super::{Setting, Value, bytes, number, only_off};
+use crate::errno::{Answer, fail};
+use crate::object::Ours;
+
+/// The least that SO_RCVBUF and SO_SNDBUF give, as Linux has it on 64-bit machines (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`).
+const LEAST_RCVBUF: u32 = 2304;
+const LEAST_SNDBUF: u32 = 4608;
+
+/// The highest SO_PRIORITY without a capability.
+const HIGHEST_PRIORITY: c_int = 6;
+
+/// Linux doubles these sizes, and keeps the result in an `int`.
+const LARGEST_BUFFER: c_int = c_int::MAX / 2;
+
+pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
+    let on_off = number(value)?;
+    let on = on_off != 0;
+    let socket = &setting.ours.socket;
+    let options = &mut setting.options;
+    match name {
+        libc::SO_REUSEADDR => options.reuse_address = on,
+        libc::SO_REUSEPORT => options.reuse_port = on,
+        libc::SO_KEEPALIVE => options.keepalive = on,
+        libc::SO_OOBINLINE => options.oob_inline = on,
+        libc::SO_LINGER => options.linger = linger_of(value)?,
+        libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => options.receive_buffer = buffer(on_off),
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => options.send_buffer = buffer(on_off),
+        libc::SO_RCVTIMEO => socket.set_receive_timeout(timeout(value)?),
+        libc::SO_SNDTIMEO => socket.set_send_timeout(timeout(value)?),
+        libc::SO_RXQ_OVFL => socket.set_flag(flags::RXQ_OVFL, on),
+        libc::SO_BROADCAST => setting.ours.extra().broadcast = on,
+        libc::SO_PRIORITY if !(0..=HIGHEST_PRIORITY).contains(&on_off) => return fail(libc::EPERM),
+        libc::SO_PRIORITY => setting.ours.extra().priority = on_off,
+        libc::SO_BUSY_POLL if on_off < 0 => return fail(libc::EINVAL),
+        libc::SO_BUSY_POLL => setting.ours.extra().busy_poll = on_off,
+        // One byte makes a socket readable, and that is how it is.
+        libc::SO_RCVLOWAT if on_off == 1 || on_off == 0 => {}
+        libc::SO_TYPE | libc::SO_PROTOCOL | libc::SO_DOMAIN | libc::SO_ERROR => return fail(libc::ENOPROTOOPT),
+        libc::SO_DEBUG
+        | libc::SO_DONTROUTE
+        | libc::SO_MARK
+        | libc::SO_TIMESTAMP
+        | libc::SO_TIMESTAMPNS
+        | libc::SO_TIMESTAMPING => {
+            return only_off(on_off);
+        }
+        _ => return fail(libc::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
+    let socket = &ours.socket;
+    let options = socket.options();
+    let (receive, send) = socket.buffer_sizes();
+    let stream = ours.is_stream();
+    Ok(match name {
+        libc::SO_ERROR => Value::Number(socket.take_error().map_or(0, |errno| errno.0)),
+        libc::SO_TYPE => Value::Number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
+        libc::SO_PROTOCOL => Value::Number(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP }),
+        libc::SO_DOMAIN => Value::Number(if socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }),
+        libc::SO_ACCEPTCONN => Value::Number(c_int::from(socket.is_listener())),
+        libc::SO_REUSEADDR => Value::Number(c_int::from(options.reuse_address)),
+        libc::SO_REUSEPORT => Value::Number(c_int::from(options.reuse_port)),
+        libc::SO_KEEPALIVE => Value::Number(c_int::from(options.keepalive)),
+        libc::SO_OOBINLINE => Value::Number(c_int::from(options.oob_inline)),
+        libc::SO_BROADCAST => Value::Number(c_int::from(ours.extra().broadcast)),
+        libc::SO_PRIORITY => Value::Number(ours.extra().priority),
+        libc::SO_BUSY_POLL => Value::Number(ours.extra().busy_poll),
+        libc::SO_RXQ_OVFL => Value::Number(c_int::from(socket.flag(flags::RXQ_OVFL))),
+        libc::SO_RCVBUF => Value::Number(buffer_told(options.receive_buffer, receive, LEAST_RCVBUF)),
+        libc::SO_SNDBUF => Value::Number(buffer_told(options.send_buffer, send, LEAST_SNDBUF)),
+        libc::SO_RCVLOWAT | libc::SO_SNDLOWAT => Value::Number(1),
+        libc::SO_LINGER => Value::Bytes(bytes(linger {
+            l_onoff: c_int::from(options.linger.is_some()),
+            l_linger: c_int::from(options.linger.unwrap_or(0)),
+        })),
+        libc::SO_RCVTIMEO => Value::Bytes(bytes(timeout_told(socket.timeouts().0))),
+        libc::SO_SNDTIMEO => Value::Bytes(bytes(timeout_told(socket.timeouts().1))),
+        // As Linux says of a peer whose process it does not know.
+        libc::SO_PEERCRED => Value::Bytes(bytes(ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })),
+        libc::SO_DEBUG | libc::SO_DONTROUTE | libc::SO_MARK | libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => {
+            Value::Number(0)
+        }
+        _ => return fail(libc::ENOPROTOOPT),
+    })
+}
+
+pub(super) fn linger_of(value: &[u8]) -> Answer<Option<u16>> {
+    if value.len() < size_of::<linger>() {
+        return fail(libc::EINVAL);
+    }
+    let (on, seconds) = (number(value)?, number(&value[4..])?);
+    Ok((on != 0).then(|| u16::try_from(seconds).unwrap_or(u16::MAX)))
+}
+
+pub(super) fn buffer(size: c_int) -> u32 {
+    // A negative size is a huge one to Linux, and huge ones are cut.
+    u32::try_from(if size < 0 { LARGEST_BUFFER } else { size.min(LARGEST_BUFFER) }).unwrap_or(0).max(1)
+}
+
+/// Linux doubles what was set, to account for its own overhead, and gives the doubled figure back.
+pub(super) fn buffer_told(set: u32, real: u32, least: u32) -> c_int {
+    let told = if set == 0 { real } else { set.saturating_mul(2).max(least) };
+    c_int::try_from(told).unwrap_or(c_int::MAX)
+}
+
+pub(super) fn timeout(value: &[u8]) -> Answer<Option<Duration>> {
+    if value.len() < size_of::<timeval>() {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: there are bytes enough, and any are a `timeval`.
+    let given = unsafe { value.as_ptr().cast::<timeval>().read_unaligned() };
+    if !(0..1_000_000).contains(&given.tv_usec) {
+        return fail(libc::EDOM);
+    }
+    let Ok(seconds) = u64::try_from(given.tv_sec) else {
+        // Linux takes a time before now as «at once», for which the shortest wait stands.
+        return Ok(Some(Duration::from_micros(1)));
+    };
+    let time = Duration::new(seconds, given.tv_usec as u32 * 1000);
+    Ok((!time.is_zero()).then_some(time))
+}
+
+pub(super) fn timeout_told(timeout: Option<Duration>) -> timeval {
+    let time = timeout.unwrap_or_default();
+    timeval { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_usec: time.subsec_micros().into() }
+}

@@ -1,0 +1,152 @@
+//! The functions that this library stands in front of: the next ones of the same name, found once each.
+//!
+//! A function is looked up at its first use, so a program whose loader calls us before any constructor ran is served too.
+//! They are declared with the `C-unwind` convention, because the C library cancels a thread by unwinding it from inside of them.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec, timeval,
+};
+
+/// What a function answers when the C library does not have it: failure, with ENOSYS.
+trait Missing {
+    const MISSING: Self;
+}
+
+impl Missing for c_int {
+    const MISSING: c_int = -1;
+}
+
+impl Missing for *mut libc::FILE {
+    const MISSING: *mut libc::FILE = ptr::null_mut();
+}
+
+impl Missing for ssize_t {
+    const MISSING: ssize_t = -1;
+}
+
+fn find(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let known = cell.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: the name is a C string; RTLD_NEXT asks for the definition behind this library.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    cell.store(found, Ordering::Release);
+    found
+}
+
+macro_rules! real {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty;)*) => {$(
+        /// The function of the same name behind this library.
+        ///
+        /// # Safety
+        /// As the function itself asks.
+        #[inline]
+        pub(crate) unsafe fn $name($($arg: $type),*) -> $answer {
+            static CELL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name without NUL"),
+            };
+            let found = find(&CELL, NAME);
+            if found.is_null() {
+                crate::errno::set(libc::ENOSYS);
+                return <$answer as Missing>::MISSING;
+            }
+            // SAFETY: the C library defines the function of this name with this type.
+            let function = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> $answer>(found) };
+            // SAFETY: the caller keeps to what the function asks.
+            unsafe { function($($arg),*) }
+        }
+    )*};
+}
+
+real! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int;
+    fn listen(fd: c_int, backlog: c_int) -> c_int;
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
+
+    fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn dup(fd: c_int) -> c_int;
+    fn dup2(from: c_int, to: c_int) -> c_int;
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE;
+    fn fileno(stream: *mut libc::FILE) -> c_int;
+    fn fileno_unlocked(stream: *mut libc::FILE) -> c_int;
+
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addr_len: socklen_t) -> ssize_t;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t, flags: c_uint) -> ssize_t;
+
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_create(size: c_int) -> c_int;
+    fn epoll_create1(flags: c_int) -> c_int;
+    fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int;
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait2(set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+
+    fn pthread_cancel(name: libc::pthread_t) -> c_int;
+
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t;
+    fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
+    fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t;
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+}
+
+/// Makes the fixed-argument face of a function that the C library declares with `...`.
+macro_rules! variadic {
+    ($(fn $name:ident($first:ident: c_int, $second:ident: $type:ty, ...) as $symbol:literal;)*) => {$(
+        /// The function of the same name behind this library, with one word as its optional argument.
+        ///
+        /// # Safety
+        /// As the function itself asks.
+        #[inline]
+        pub(crate) unsafe fn $name($first: c_int, $second: $type, word: c_long) -> c_int {
+            static CELL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            let found = find(&CELL, $symbol);
+            if found.is_null() {
+                crate::errno::set(libc::ENOSYS);
+                return -1;
+            }
+            // SAFETY: the C library defines the function of this name with this type.
+            let function = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(c_int, $type, ...) -> c_int>(found) };
+            // SAFETY: the caller keeps to what the function asks.
+            unsafe { function($first, $second, word) }
+        }
+    )*};
+}
+
+variadic! {
+    fn fcntl(fd: c_int, command: c_int, ...) as c"fcntl";
+    fn ioctl(fd: c_int, request: std::ffi::c_ulong, ...) as c"ioctl";
+}

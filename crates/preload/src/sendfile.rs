@@ -1,0 +1,186 @@
+//! sendfile and splice with a socket of Clearway on one side: the bytes go through a buffer of ours.
+
+use std::ffi::{c_int, c_uint};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use clearway_client::Errno;
+use libc::{off_t, size_t, ssize_t};
+
+use crate::errno::{Answer, check, fail};
+use crate::export::{Inside, interpose};
+use crate::object::{Ours, TABLE, ours};
+use crate::transfer::{recv_into, send_from};
+
+/// Bytes that are moved at once.
+const CHUNK: usize = 64 * 1024;
+
+interpose! {
+    /// `sendfile(2)`
+    fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t, if TABLE.has(out) || TABLE.has(from) => inside(out, from, offset, count);
+
+    /// `splice(2)`
+    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t, flags: c_uint) -> ssize_t, if TABLE.has(from) || TABLE.has(to) => {
+        splice_inside(from, from_at, to, to_at, len, flags)
+    };
+}
+
+/// `sendfile` by the name that programs with 64-bit file offsets call it.
+///
+/// # Safety
+/// As for `sendfile(2)`.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn sendfile64(
+    out: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: size_t,
+) -> ssize_t {
+    // SAFETY: the caller keeps to what `sendfile` asks.
+    unsafe { sendfile(out, from, offset, count) }
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> Inside<ssize_t> {
+    if ours(from).is_some() {
+        // Linux takes only what has pages for the source, which a socket has not.
+        return Some(fail(libc::EINVAL));
+    }
+    let mine = ours(out)?;
+    // SAFETY: null, or the caller's.
+    Some(send_file(&mine, from, unsafe { offset.as_mut() }, count))
+}
+
+fn send_file(mine: &Ours, from: c_int, offset: Option<&mut off_t>, count: size_t) -> Answer<ssize_t> {
+    let start = match &offset {
+        Some(offset) => **offset,
+        // SAFETY: asks where the file stands.
+        None => match check(unsafe { libc::lseek(from, 0, libc::SEEK_CUR) } as ssize_t) {
+            Err(Errno(libc::ESPIPE)) => return fail(libc::EINVAL),
+            at => at? as off_t,
+        },
+    };
+    if start < 0 {
+        return fail(libc::EINVAL);
+    }
+    let mut buffer = vec![0; CHUNK.min(count)];
+    let mut sent = 0;
+    let answer = loop {
+        let want = CHUNK.min(count - sent);
+        if want == 0 {
+            break Ok(());
+        }
+        let got = match read_at(from, &mut buffer[..want], start + sent as off_t) {
+            Ok(0) => break Ok(()),
+            Ok(got) => got,
+            Err(errno) => break Err(errno),
+        };
+        match send_from(mine, &[IoSlice::new(&buffer[..got])], 0, None) {
+            Ok(now) => sent += now as usize,
+            Err(errno) => break Err(errno),
+        }
+        if sent as u64 % CHUNK as u64 != 0 && sent < count && got == want {
+            // Less was taken than was read: the socket is full.
+            break Ok(());
+        }
+    };
+    if sent == 0 {
+        answer?;
+    }
+    let end = start + sent as off_t;
+    match offset {
+        Some(offset) => *offset = end,
+        // SAFETY: moves the file on by what was sent.
+        None => drop(check(unsafe { libc::lseek(from, end, libc::SEEK_SET) } as ssize_t)?),
+    }
+    Ok(sent as ssize_t)
+}
+
+/// By the system call, so that no thread is cancelled in the midst of our own frames.
+fn read_at(fd: c_int, into: &mut [u8], at: off_t) -> Answer<usize> {
+    // SAFETY: the buffer is that long.
+    let got = unsafe { libc::syscall(libc::SYS_pread64, fd, into.as_mut_ptr(), into.len(), at) };
+    check(got as ssize_t).map(|got| got as usize)
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn splice_inside(
+    from: c_int,
+    from_at: *mut i64,
+    to: c_int,
+    to_at: *mut i64,
+    len: size_t,
+    flags: c_uint,
+) -> Inside<ssize_t> {
+    let (source, sink) = (ours(from), ours(to));
+    if source.is_none() && sink.is_none() {
+        return None;
+    }
+    if source.is_some() && sink.is_some() {
+        // One side has to be a pipe.
+        return Some(fail(libc::EINVAL));
+    }
+    // A place in a pipe is ESPIPE, one in a socket EINVAL.
+    let placed = if source.is_some() { (to_at, from_at) } else { (from_at, to_at) };
+    if !placed.0.is_null() {
+        return Some(fail(libc::ESPIPE));
+    }
+    if !placed.1.is_null() {
+        return Some(fail(libc::EINVAL));
+    }
+    match (source, sink) {
+        (Some(mine), _) => Some(to_pipe(&mine, to, len.min(CHUNK), flags)),
+        (_, Some(mine)) => Some(from_pipe(from, &mine, len.min(CHUNK), flags)),
+        (None, None) => None,
+    }
+}
+
+/// A pipe of our own: end to read from, end to write to. It holds a chunk.
+fn own_pipe() -> Answer<[OwnedFd; 2]> {
+    let mut ends = [0; 2];
+    // SAFETY: makes two descriptors, which nobody else knows yet.
+    unsafe {
+        check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+        Ok(ends.map(|fd| OwnedFd::from_raw_fd(fd)))
+    }
+}
+
+/// Looks at what there is, gives the pipe as much of it as it takes, and only then takes that much. As on Linux, `flags` are for the pipe,
+/// and the socket blocks as it is set to.
+fn to_pipe(mine: &Ours, pipe: c_int, len: size_t, flags: c_uint) -> Answer<ssize_t> {
+    let mut buffer = vec![0; len];
+    let seen = recv_into(mine, &mut [IoSliceMut::new(&mut buffer)], libc::MSG_PEEK)?.len;
+    if seen == 0 {
+        return Ok(0);
+    }
+    let [out, into] = own_pipe()?;
+    // SAFETY: so many bytes are readable; then they are moved from pipe to pipe.
+    let moved = unsafe {
+        let filled = check(libc::syscall(libc::SYS_write, into.as_raw_fd(), buffer.as_ptr(), seen) as ssize_t)?;
+        let nowhere = std::ptr::null_mut::<i64>();
+        check(libc::syscall(libc::SYS_splice, out.as_raw_fd(), nowhere, pipe, nowhere, filled, flags) as ssize_t)?
+    };
+    let taken = recv_into(mine, &mut [IoSliceMut::new(&mut buffer[..moved as usize])], libc::MSG_DONTWAIT)?;
+    Ok(taken.len as ssize_t)
+}
+
+/// A copy of what the pipe holds is sent; only as much as was sent is then taken from the pipe.
+fn from_pipe(pipe: c_int, mine: &Ours, len: size_t, flags: c_uint) -> Answer<ssize_t> {
+    let [out, into] = own_pipe()?;
+    // SAFETY: copies from pipe to pipe; EINVAL when the program's is none, as Linux says.
+    let copied =
+        check(unsafe { libc::syscall(libc::SYS_tee, pipe, into.as_raw_fd(), len, flags) } as ssize_t)? as usize;
+    if copied == 0 {
+        return Ok(0);
+    }
+    let mut buffer = vec![0; copied];
+    // SAFETY: so many bytes are writable, and our pipe holds them.
+    let held = check(unsafe { libc::syscall(libc::SYS_read, out.as_raw_fd(), buffer.as_mut_ptr(), copied) } as ssize_t)?
+        as usize;
+    let sent = send_from(mine, &[IoSlice::new(&buffer[..held])], 0, None)? as usize;
+    // SAFETY: so many bytes are writable, and the pipe holds them still.
+    check(unsafe { libc::syscall(libc::SYS_read, pipe, buffer.as_mut_ptr(), sent) } as ssize_t)
+}

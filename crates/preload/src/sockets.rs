@@ -1,0 +1,321 @@
+//! socket, bind, connect, listen, accept, the names, shutdown, and the options.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+
+use clearway_client::{Errno, How, Kind, flags};
+use libc::{sockaddr, socklen_t};
+
+use crate::addr::{self, Given};
+use crate::decide::{self, Deed, Verdict};
+use crate::errno::{Answer, blocking, check, fail, get};
+use crate::export::{Inside, guarded, interpose};
+use crate::object::{Mine, Object, Ours, Pending, TABLE, ours};
+use crate::options::{self, Told, Value};
+use crate::process;
+use crate::real;
+
+/// `socket(2)`. The kernel makes it; one of the internet's, TCP or UDP, is remembered as undecided.
+///
+/// # Safety
+/// Takes no pointers.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { real::socket(domain, kind, protocol) };
+    if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        guarded(|| remember(fd, domain, kind, protocol));
+    }
+    fd
+}
+
+fn remember(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
+    let kind = match (kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC), protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Datagram,
+        _ => return,
+    };
+    process::watch_forks();
+    if !process::is_own() {
+        return;
+    }
+    let errno = get();
+    TABLE.put(fd, Some(TABLE.make(Object::Pending(Pending::new(kind, domain == libc::AF_INET6)))));
+    crate::errno::set(errno);
+}
+
+interpose! {
+    /// `bind(2)`
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, if TABLE.has(fd) => inside_bind(fd, addr, len);
+
+    /// `connect(2)`
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, if TABLE.has(fd) => inside_connect(fd, addr, len);
+
+    /// `listen(2)`
+    fn listen(fd: c_int, backlog: c_int) -> c_int, if TABLE.has(fd) => inside_listen(fd, backlog);
+
+    /// `accept(2)`
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => inside_accept(fd, addr, len, 0);
+
+    /// `accept4(2)`
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, if TABLE.has(fd) => inside_accept(fd, addr, len, flags);
+
+    /// `getsockname(2)`
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+        addr::write(mine.socket.local(), mine.socket.is_v6(), addr, len).map(|()| 0)
+    });
+
+    /// `getpeername(2)`
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+        match mine.socket.remote() {
+            Some(remote) => addr::write(remote, mine.socket.is_v6(), addr, len).map(|()| 0),
+            None => fail(libc::ENOTCONN),
+        }
+    });
+
+    /// `shutdown(2)`
+    fn shutdown(fd: c_int, how: c_int) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+        let how = match how {
+            libc::SHUT_RD => How::Read,
+            libc::SHUT_WR => How::Write,
+            libc::SHUT_RDWR => How::Both,
+            _ => return fail(libc::EINVAL),
+        };
+        mine.socket.shutdown(how).map(|()| 0)
+    });
+
+    /// `setsockopt(2)`
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, if TABLE.has(fd) => inside_setsockopt(fd, level, name, value, len);
+
+    /// `getsockopt(2)`
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+        give(options::get(&mine, level, name), value, len).map(|()| 0)
+    });
+}
+
+/// Does an address fit a socket's family? Says how Linux refuses it otherwise.
+pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answer<std::net::SocketAddr> {
+    match given {
+        Given::Inet { addr, v6: true } if v6 => Ok(addr),
+        Given::Inet { addr, v6: false } if !v6 || !stream => Ok(addr),
+        _ if v6 && (len as usize) < addr::SHORTEST_IN6 => fail(libc::EINVAL),
+        _ if (len as usize) < size_of::<libc::sockaddr_in>() => fail(libc::EINVAL),
+        _ => fail(libc::EAFNOSUPPORT),
+    }
+}
+
+/// The address of a bind or connect that concerns a pending socket, when it fits; the kernel refuses the others.
+fn for_pending(fd: c_int, given: Given, len: socklen_t) -> Option<std::net::SocketAddr> {
+    match &*TABLE.get(fd)? {
+        Object::Pending(pending) => fits(pending.kind == Kind::Stream, pending.v6, given, len).ok(),
+        Object::Ours(_) | Object::Set(_) => None,
+    }
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Inside<c_int> {
+    // SAFETY: the caller's address is that long.
+    let given = unsafe { addr::read(addr, len) };
+    if let Some(mine) = ours(fd) {
+        return Some(bind_ours(&mine, addr, given, len));
+    }
+    let local = for_pending(fd, given, len)?;
+    match decide::decide(fd, Deed::Bind, local) {
+        Ok(Some(Verdict::Ours(mine))) => Some(bind_ours(&mine, addr, given, len)),
+        Ok(_) => None,
+        Err(errno) => Some(Err(errno)),
+    }
+}
+
+fn bind_ours(mine: &Mine, raw: *const sockaddr, given: Given, len: socklen_t) -> Answer<c_int> {
+    if raw.is_null() && len > 0 {
+        return fail(libc::EFAULT);
+    }
+    let local = fits(true, mine.socket.is_v6(), given, len)?;
+    if local.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
+        return fail(libc::EINVAL);
+    }
+    mine.socket.bind(local).map(|()| 0)
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Inside<c_int> {
+    // SAFETY: the caller's address is that long.
+    let given = unsafe { addr::read(addr, len) };
+    if let Some(mine) = ours(fd) {
+        return connect_ours(fd, &mine, addr, given, len);
+    }
+    let remote = for_pending(fd, given, len)?;
+    match decide::decide(fd, Deed::Connect, remote) {
+        Ok(Some(Verdict::Ours(mine))) => connect_ours(fd, &mine, addr, given, len),
+        Ok(_) => None,
+        Err(errno) => Some(Err(errno)),
+    }
+}
+
+fn connect_ours(fd: c_int, mine: &Mine, raw: *const sockaddr, given: Given, len: socklen_t) -> Inside<c_int> {
+    if raw.is_null() && len > 0 {
+        return Some(fail(libc::EFAULT));
+    }
+    let stream = mine.is_stream();
+    let remote = match given {
+        Given::Unspecified if stream => return Some(fail(libc::EOPNOTSUPP)),
+        Given::Unspecified => None,
+        given => match fits(stream, mine.socket.is_v6(), given, len) {
+            Ok(remote) => Some(remote),
+            Err(errno) => return Some(Err(errno)),
+        },
+    };
+    if let Some(remote) = remote {
+        if remote.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
+            return Some(fail(libc::ENETUNREACH));
+        }
+        match decide::give_back(fd, mine, remote) {
+            Ok(true) => return None,
+            Ok(false) => {}
+            Err(errno) => return Some(Err(errno)),
+        }
+    }
+    let limited = || mine.socket.timeouts().1.is_some();
+    Some(blocking(|| mine.socket.connect(remote).map(|()| 0), limited))
+}
+
+fn inside_listen(fd: c_int, backlog: c_int) -> Inside<c_int> {
+    // A negative backlog is a huge one to Linux; the host cuts it.
+    let listen = |mine: &Mine| match mine.is_stream() {
+        true => mine.socket.listen(backlog as u32).map(|()| 0),
+        false => fail(libc::EOPNOTSUPP),
+    };
+    if let Some(mine) = ours(fd) {
+        return Some(listen(&mine));
+    }
+    let wildcard = decide::wildcard_of_stream(fd)?;
+    match decide::decide(fd, Deed::Listen, wildcard) {
+        Ok(Some(Verdict::Ours(mine))) => Some(listen(&mine)),
+        Ok(_) => None,
+        Err(errno) => Some(Err(errno)),
+    }
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Inside<c_int> {
+    let mine = ours(fd)?;
+    // SAFETY: the caller's pointers.
+    Some(unsafe { accept_ours(&mine, addr, len, flags) })
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Answer<c_int> {
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return fail(libc::EINVAL);
+    }
+    if !mine.is_stream() {
+        return fail(libc::EOPNOTSUPP);
+    }
+    let limited = || mine.socket.timeouts().0.is_some();
+    let (socket, lifeline, remote) = blocking(|| mine.socket.accept(), limited)?;
+    if !addr.is_null() {
+        // SAFETY: the caller's pointers.
+        unsafe { addr::write(remote, mine.socket.is_v6(), addr, len) }?;
+    }
+    prepare(&lifeline, flags)?;
+    socket.set_flag(flags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);
+    let extra = mine.extra().inherited();
+    let fd = lifeline.into_raw_fd();
+    TABLE.put(fd, Some(TABLE.make(Object::Ours(Ours::new(socket, extra)))));
+    Ok(fd)
+}
+
+/// Gives a new descriptor the flags that `accept4` was asked for. Close-on-exec is set on it.
+fn prepare(lifeline: &OwnedFd, flags: c_int) -> Answer<()> {
+    let fd = lifeline.as_raw_fd();
+    if flags & libc::SOCK_CLOEXEC == 0 {
+        // SAFETY: changes a flag of a descriptor that is ours.
+        check(unsafe { real::fcntl(fd, libc::F_SETFD, 0) })?;
+    }
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        // SAFETY: likewise.
+        check(unsafe { real::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK.into()) })?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> Inside<c_int> {
+    let held = TABLE.get(fd)?;
+    match &*held {
+        Object::Set(_) => None,
+        Object::Ours(mine) => {
+            // SAFETY: the caller's value is that long.
+            let value = match unsafe { given(value, len) } {
+                Ok(value) => value,
+                Err(errno) => return Some(Err(errno)),
+            };
+            Some(options::set(mine, level, name, value).map(|()| 0))
+        }
+        Object::Pending(pending) => {
+            let mut state = pending.state();
+            // SAFETY: the caller's own arguments.
+            let answer = check(unsafe { real::setsockopt(fd, level, name, value, len) });
+            // SAFETY: the kernel has just read as much.
+            if let (Ok(_), Ok(value)) = (&answer, unsafe { given(value, len) }) {
+                Told::remember(&mut state.told, Told::new(level, name, value));
+            }
+            Some(answer)
+        }
+    }
+}
+
+/// # Safety
+/// `value` is null or points to `len` readable bytes.
+unsafe fn given<'a>(value: *const c_void, len: socklen_t) -> Answer<&'a [u8]> {
+    match (c_int::try_from(len), value.is_null()) {
+        (Err(_), _) => fail(libc::EINVAL),
+        (Ok(0), _) => Ok(&[]),
+        (Ok(_), true) => fail(libc::EFAULT),
+        // SAFETY: not null, so the caller's.
+        (Ok(_), false) => Ok(unsafe { std::slice::from_raw_parts(value.cast(), len as usize) }),
+    }
+}
+
+/// Gives a program the value of an option, as much of it as there is room for.
+///
+/// # Safety
+/// `len` is null or points to the writable bytes at `out`.
+unsafe fn give(value: Answer<Value>, out: *mut c_void, len: *mut socklen_t) -> Answer<()> {
+    if len.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: not null, so the caller's.
+    let Ok(room) = c_int::try_from(unsafe { len.read_unaligned() }) else { return fail(libc::EINVAL) };
+    let bytes = match value? {
+        Value::Number(number) => number.to_ne_bytes().to_vec(),
+        Value::Short(number) => match u8::try_from(number) {
+            Ok(byte) if (1..4).contains(&room) => vec![byte],
+            _ => number.to_ne_bytes().to_vec(),
+        },
+        Value::Bytes(bytes) => bytes,
+    };
+    let fits = bytes.len().min(room as usize);
+    if out.is_null() && fits > 0 {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: so many bytes are writable there and readable here.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast::<u8>(), fits);
+        len.write_unaligned(fits as socklen_t);
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Streams of the C library over a socket of Clearway. Inside, the C library reads and writes by ways that nobody can stand in for; a stream
+//! with functions of its own goes through ours.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::{FILE, size_t, ssize_t};
+
+use crate::errno;
+use crate::export::guarded;
+use crate::object::ours;
+use crate::{files, real, transfer};
+
+/// `cookie_io_functions_t` of `stdio.h`.
+#[repr(C)]
+struct Functions {
+    read: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut c_char, size_t) -> ssize_t>,
+    write: Option<unsafe extern "C-unwind" fn(*mut c_void, *const c_char, size_t) -> ssize_t>,
+    seek: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut i64, c_int) -> c_int>,
+    close: Option<unsafe extern "C-unwind" fn(*mut c_void) -> c_int>,
+}
+
+// SAFETY: the signatures are those of the C library.
+unsafe extern "C-unwind" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
+}
+
+/// Streams over sockets, and their descriptors.
+static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+
+/// How many there are: `fileno` of anything else need not look.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn streams() -> MutexGuard<'static, Vec<(usize, c_int)>> {
+    STREAMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `fdopen(3)`
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    if !guarded(|| ours(fd).is_some()) {
+        // SAFETY: the caller keeps to what the function asks.
+        return unsafe { real::fdopen(fd, mode) };
+    }
+    let functions = Functions { read: Some(read), write: Some(write), seek: None, close: Some(close) };
+    // SAFETY: the functions take the descriptor for a cookie; the mode is the caller's.
+    let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
+    if !stream.is_null() {
+        guarded(|| streams().push((stream.addr(), fd)));
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    stream
+}
+
+/// `fileno(3)`
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn fileno(stream: *mut FILE) -> c_int {
+    match known(stream) {
+        Some(fd) => fd,
+        // SAFETY: the caller keeps to what the function asks.
+        None => unsafe { real::fileno(stream) },
+    }
+}
+
+/// `fileno_unlocked(3)`
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn fileno_unlocked(stream: *mut FILE) -> c_int {
+    match known(stream) {
+        Some(fd) => fd,
+        // SAFETY: the caller keeps to what the function asks.
+        None => unsafe { real::fileno_unlocked(stream) },
+    }
+}
+
+fn known(stream: *mut FILE) -> Option<c_int> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    guarded(|| streams().iter().find(|entry| entry.0 == stream.addr()).map(|entry| entry.1))
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe extern "C-unwind" fn read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: the C library's own buffer.
+    unsafe { transfer::read(cookie.addr() as c_int, buf.cast(), len) }
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: the C library's own buffer.
+        let sent = unsafe { transfer::write(cookie.addr() as c_int, buf.add(done).cast(), len - done) };
+        if sent <= 0 {
+            break;
+        }
+        done += sent as size_t;
+    }
+    // Nothing written is an error to the C library, which leaves errno as it is.
+    done as ssize_t
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
+    let fd = cookie.addr() as c_int;
+    let errno = errno::get();
+    guarded(|| {
+        let mut streams = streams();
+        if let Some(at) = streams.iter().position(|entry| entry.1 == fd) {
+            streams.swap_remove(at);
+            COUNT.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+    errno::set(errno);
+    // SAFETY: closes the descriptor that the stream was opened with.
+    unsafe { files::close(fd) }
+}

@@ -1,0 +1,348 @@
+//! read and write, recv and send, and their families.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use clearway_client::{Errno, Received, SendTo};
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+use crate::addr;
+use crate::control;
+use crate::decide::{self, Deed, Verdict};
+use crate::errno::{Answer, blocking, fail};
+use crate::export::interpose;
+use crate::object::{Mine, Object, Ours, TABLE, ours};
+use crate::signals;
+use crate::vectors::{source, sources, target, targets};
+
+/// Datagrams of one `sendmmsg` or `recvmmsg` at most (UIO_MAXIOV).
+const MOST_MESSAGES: c_uint = 1024;
+
+interpose! {
+    /// `read(2)`
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| read_into(&mine, &mut [target(buf, len)?]));
+
+    /// `readv(2)`
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        read_into(&mine, &mut targets(iov, counted(count)?, libc::EINVAL)?)
+    });
+
+    /// `write(2)`
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| send_from(&mine, &[source(buf, len)?], 0, None));
+
+    /// `writev(2)`
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        send_from(&mine, &sources(iov, counted(count)?, libc::EINVAL)?, 0, None)
+    });
+
+    /// `recv(2)`
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        Ok(recv_into(&mine, &mut [target(buf, len)?], flags)?.len as ssize_t)
+    });
+
+    /// `recvfrom(2)`
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        recv_from(&mine, buf, len, flags, from, from_len)
+    });
+
+    /// `recvmsg(2)`
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| recv_message(&mine, message, flags));
+
+    /// `recvmmsg(2)`
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+        recv_messages(&mine, messages, count, flags, timeout)
+    });
+
+    /// `send(2)`
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        send_from(&mine, &[source(buf, len)?], flags, None)
+    });
+
+    /// `sendto(2)`
+    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, if TABLE.has(fd) => {
+        sender(fd, to, to_len).map(|mine| send_to(&*mine?, buf, len, flags, to, to_len))
+    };
+
+    /// `sendmsg(2)`
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => sender_of(fd, message).map(|mine| send_message(&*mine?, message, flags));
+
+    /// `sendmmsg(2)`
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, if TABLE.has(fd) && count > 0 => {
+        sender_of(fd, &raw const (*messages).msg_hdr).map(|mine| send_messages(&*mine?, messages, count, flags))
+    };
+}
+
+fn counted(count: c_int) -> Answer<usize> {
+    usize::try_from(count).or_else(|_| fail(libc::EINVAL))
+}
+
+/// `read` and `readv`: without room for a byte nothing is read, not even a datagram.
+fn read_into(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
+    if into.iter().all(|buffer| buffer.is_empty()) {
+        return Ok(0);
+    }
+    Ok(recv_into(mine, into, 0)?.len as ssize_t)
+}
+
+pub(crate) fn recv_into(mine: &Ours, into: &mut [IoSliceMut<'_>], flags: c_int) -> Answer<Received> {
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // Errors are told by SO_ERROR and by the calls; the queue beside them is always empty.
+        return fail(libc::EAGAIN);
+    }
+    blocking(|| mine.socket.recv(into, flags), || mine.socket.timeouts().0.is_some())
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn recv_from(
+    mine: &Ours,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: *mut socklen_t,
+) -> Answer<ssize_t> {
+    // SAFETY: the caller's buffer.
+    let received = recv_into(mine, &mut [unsafe { target(buf, len) }?], flags)?;
+    if !from.is_null() {
+        match received.datagram {
+            // SAFETY: the caller's pointers.
+            Some(arrived) => unsafe { addr::write(arrived.from, mine.socket.is_v6(), from, from_len) }?,
+            None if from_len.is_null() => return fail(libc::EFAULT),
+            // SAFETY: not null, so the caller's. A stream says no name.
+            None => unsafe { from_len.write_unaligned(0) },
+        }
+    }
+    Ok(received.len as ssize_t)
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answer<ssize_t> {
+    if message.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: not null, so the caller's.
+    let message = unsafe { &mut *message };
+    // SAFETY: the caller's vectors.
+    let mut into = unsafe { targets(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }?;
+    let received = recv_into(mine, &mut into, flags)?;
+    message.msg_flags = received.flags | (flags & libc::MSG_CMSG_CLOEXEC);
+    let mut control = 0;
+    match received.datagram {
+        Some(arrived) => {
+            if !message.msg_name.is_null() {
+                // SAFETY: the caller's pointers.
+                unsafe {
+                    addr::write(arrived.from, mine.socket.is_v6(), message.msg_name.cast(), &mut message.msg_namelen)
+                }?;
+            }
+            if !message.msg_control.is_null() {
+                // SAFETY: the caller's buffer.
+                let room =
+                    unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
+                let mut writer = control::Writer::new(room);
+                writer.datagram(mine, &arrived);
+                let (used, cut) = writer.finish();
+                control = used;
+                message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
+            }
+        }
+        None => message.msg_namelen = 0,
+    }
+    message.msg_controllen = control as _;
+    Ok(received.len as ssize_t)
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn recv_messages(
+    mine: &Ours,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> Answer<c_int> {
+    // SAFETY: null or the caller's.
+    let until = match unsafe { timeout.as_ref() } {
+        Some(limit) => match limit_of(limit) {
+            Some(limit) => Some(Instant::now() + limit),
+            None => return fail(libc::EINVAL),
+        },
+        None => None,
+    };
+    let mut flags = flags;
+    let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
+    flags &= !libc::MSG_WAITFORONE;
+    let mut done = 0;
+    for at in 0..count.min(MOST_MESSAGES) {
+        // SAFETY: the caller has `count` messages there.
+        let message = unsafe { &mut *messages.add(at as usize) };
+        // SAFETY: the caller's message.
+        match unsafe { recv_message(mine, &mut message.msg_hdr, flags) } {
+            Ok(len) => message.msg_len = len as c_uint,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+        done += 1;
+        if wait_for_one {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // As Linux does, the time is looked at only when a datagram came.
+        if until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn limit_of(limit: &timespec) -> Option<Duration> {
+    let seconds = u64::try_from(limit.tv_sec).ok()?;
+    let nanos = u32::try_from(limit.tv_nsec).ok().filter(|&nanos| nanos < 1_000_000_000)?;
+    Some(Duration::new(seconds, nanos))
+}
+
+/// The socket that sends to an address, which may make it Clearway's. None: the kernel's sends.
+///
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn sender(fd: c_int, to: *const sockaddr, to_len: socklen_t) -> Option<Answer<Mine>> {
+    let held = TABLE.get(fd)?;
+    match &*held {
+        Object::Set(_) => None,
+        Object::Ours(_) => ours(fd).map(Ok),
+        Object::Pending(pending) if pending.kind == clearway_client::Kind::Datagram && !to.is_null() => {
+            // SAFETY: the caller's address is that long.
+            let given = unsafe { addr::read(to, to_len) };
+            let to = crate::sockets::fits(false, pending.v6, given, to_len).ok()?;
+            match decide::decide(fd, Deed::Send, to) {
+                Ok(Some(Verdict::Ours(mine))) => Some(Ok(mine)),
+                Ok(_) => None,
+                Err(errno) => Some(Err(errno)),
+            }
+        }
+        Object::Pending(_) => None,
+    }
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Option<Answer<Mine>> {
+    // SAFETY: null, which the kernel refuses, or the caller's.
+    match unsafe { message.as_ref() } {
+        // SAFETY: the caller's address is that long.
+        Some(message) => unsafe { sender(fd, message.msg_name.cast(), message.msg_namelen) },
+        None => Some(fail(libc::EFAULT)),
+    }
+}
+
+/// Sends on a stream, or a datagram as `how` says.
+pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Option<SendTo>) -> Answer<ssize_t> {
+    if flags & libc::MSG_FASTOPEN != 0 {
+        return fail(libc::EOPNOTSUPP);
+    }
+    let limited = || mine.socket.timeouts().1.is_some();
+    if mine.is_stream() {
+        let sent = blocking(|| mine.socket.send(from, flags), limited);
+        if sent == fail(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
+            signals::raise_pipe();
+        }
+        return sent.map(|len| len as ssize_t);
+    }
+    // A datagram that is put together by several calls, or one out of band, is none that Clearway makes.
+    if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
+        return fail(libc::EOPNOTSUPP);
+    }
+    let segment_size = mine.segment_size();
+    let sent = if how.is_none() && segment_size == 0 {
+        blocking(|| mine.socket.send(from, flags), limited)
+    } else {
+        let mut how = how.unwrap_or_default();
+        if how.segment_size == 0 {
+            how.segment_size = segment_size;
+        }
+        blocking(|| mine.socket.send_to(from, &how, flags), limited)
+    };
+    sent.map(|len| len as ssize_t)
+}
+
+/// The address that a datagram is sent to, when one was given. On a stream, one is ignored.
+///
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn destination(mine: &Ours, to: *const sockaddr, to_len: socklen_t) -> Answer<Option<SocketAddr>> {
+    if to.is_null() || to_len == 0 || mine.is_stream() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's address is that long.
+    let given = unsafe { addr::read(to, to_len) };
+    let to = match crate::sockets::fits(false, mine.socket.is_v6(), given, to_len) {
+        // What connect refuses so, is simply wrong for sendto.
+        Err(Errno(libc::EAFNOSUPPORT)) if mine.socket.is_v6() => return fail(libc::EINVAL),
+        to => to?,
+    };
+    if to.port() == 0 {
+        return fail(libc::EINVAL);
+    }
+    if to.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
+        return fail(libc::ENETUNREACH);
+    }
+    Ok(Some(to))
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn send_to(
+    mine: &Ours,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> Answer<ssize_t> {
+    // SAFETY: the caller's pointers.
+    let (to, from) = unsafe { (destination(mine, to, to_len)?, source(buf, len)?) };
+    let how = to.map(|to| SendTo { to: Some(to), ..SendTo::default() });
+    send_from(mine, &[from], flags, how)
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Answer<ssize_t> {
+    // SAFETY: `sender_of` saw that it is not null, so it is the caller's.
+    let message = unsafe { &*message };
+    // SAFETY: the caller's vectors.
+    let from = unsafe { sources(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }?;
+    if mine.is_stream() {
+        return send_from(mine, &from, flags, None);
+    }
+    // SAFETY: the caller's address.
+    let to = unsafe { destination(mine, message.msg_name.cast(), message.msg_namelen) }?;
+    let mut how = SendTo { to, ..SendTo::default() };
+    if !message.msg_control.is_null() && message.msg_controllen > 0 {
+        // SAFETY: the caller's bytes.
+        let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen) };
+        control::read(control, &mut how)?;
+    }
+    send_from(mine, &from, flags, Some(how))
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn send_messages(mine: &Ours, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Answer<c_int> {
+    let mut done = 0;
+    for at in 0..count.min(MOST_MESSAGES) {
+        // SAFETY: the caller has `count` messages there.
+        let message = unsafe { &mut *messages.add(at as usize) };
+        // SAFETY: the caller's message.
+        match unsafe { send_message(mine, &message.msg_hdr, flags) } {
+            Ok(len) => message.msg_len = len as c_uint,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+        done += 1;
+    }
+    Ok(done)
+}

@@ -1,0 +1,166 @@
+/* Processes that share sockets: a listener accepted from by several, a connection handed to a child, a vfork that closes, an exec. */
+#include "common.h"
+
+#define WORKERS 3
+#define CLIENTS 12
+
+/* Sends back what comes until the end. */
+static void echo(int fd)
+{
+	char text[256];
+	ssize_t len;
+
+	while ((len = recv(fd, text, sizeof(text), 0)) > 0)
+		if (send(fd, text, len, 0) != len)
+			die("send in a child");
+}
+
+static void ask(int fd, int number)
+{
+	char text[32], back[32];
+	int len = snprintf(text, sizeof(text), "question %d", number);
+
+	if (send(fd, text, len, 0) != len)
+		die("send");
+	if (recv(fd, back, len, MSG_WAITALL) != len || memcmp(text, back, len))
+		die("the answer");
+}
+
+static void reap(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	if (WIFEXITED(status))
+		printf("a child ended with %d\n", WEXITSTATUS(status));
+	else
+		printf("a child ended by signal %d\n", WTERMSIG(status));
+}
+
+/* Every worker accepts from the listener that it inherited. */
+static void workers(void)
+{
+	int fd = listener();
+	pid_t pids[WORKERS];
+
+	for (int i = 0; i < WORKERS; i++) {
+		fflush(stdout);
+		pids[i] = fork();
+		if (pids[i] < 0)
+			die("fork");
+		if (pids[i] == 0) {
+			int connection;
+
+			while ((connection = accept(fd, NULL, NULL)) >= 0) {
+				echo(connection);
+				close(connection);
+			}
+			_exit(1);
+		}
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		int client = connected_to(fd);
+
+		ask(client, i);
+		close(client);
+	}
+	printf("%d were served by %d workers\n", CLIENTS, WORKERS);
+	for (int i = 0; i < WORKERS; i++) {
+		kill(pids[i], SIGKILL);
+		reap(pids[i]);
+	}
+	close(fd);
+}
+
+/* The parent accepts, a child serves, as inetd and sshd do. */
+static void child_for_each(void)
+{
+	int fd = listener();
+
+	for (int i = 0; i < WORKERS; i++) {
+		int client = connected_to(fd);
+		int theirs = accept(fd, NULL, NULL);
+
+		fflush(stdout);
+		pid_t pid = fork();
+		if (pid == 0) {
+			close(fd);
+			close(client);
+			echo(theirs);
+			_exit(0);
+		}
+		close(theirs);
+		ask(client, i);
+		shutdown(client, SHUT_WR);
+		char byte;
+		printf("the end: %zd\n", recv(client, &byte, 1, 0));
+		close(client);
+		reap(pid);
+	}
+	close(fd);
+}
+
+/* A child makes connections of its own, and the parent's go on. */
+static void child_connects(void)
+{
+	int fd = listener(), ends[2];
+
+	pair(ends);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int mine = connected_to(fd);
+
+		ask(mine, 1);
+		close(mine);
+		_exit(0);
+	}
+	int theirs = accept(fd, NULL, NULL);
+	echo(theirs);
+	close(theirs);
+	reap(pid);
+	char text[4];
+	send(ends[0], "more", 4, 0);
+	printf("the parent's own goes on: %zd\n", recv(ends[1], text, 4, MSG_WAITALL));
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+}
+
+/* What a vfork's child closes and duplicates is its own affair. */
+static void vforked(void)
+{
+	int ends[2];
+	char text[4];
+
+	pair(ends);
+	fflush(stdout);
+	pid_t pid = vfork();
+	if (pid == 0) {
+		dup2(ends[0], 1);
+		close(ends[0]);
+		close(ends[1]);
+		execl("/bin/true", "true", NULL);
+		_exit(1);
+	}
+	reap(pid);
+	send(ends[0], "on", 2, 0);
+	printf("after the vfork: %zd\n", recv(ends[1], text, 2, MSG_WAITALL));
+	printf("after the exec nobody else holds it: ");
+	close(ends[0]);
+	printf("%zd\n", recv(ends[1], text, 2, 0));
+	close(ends[1]);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2)
+		return 2;
+	self_from(argv[1]);
+	workers();
+	child_for_each();
+	child_connects();
+	vforked();
+	return 0;
+}
