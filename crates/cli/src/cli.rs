@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bulk, http};
+use crate::{bulk, ctl, http, run, up};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -21,6 +21,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the host stack
+    Up(Box<up::Args>),
+    /// Run an unmodified program over the host stack
+    Run(Box<run::Args>),
+    /// Give a running host stack commands
+    Ctl(Box<ctl::Args>),
+    /// Say which sockets of programs stayed with the kernel, and why
+    Explain(Box<ctl::ExplainArgs>),
     /// Serve HTTP/1.1 over a port of our own
     Http(Box<http::Args>),
     /// Measure one-way transfers, over our stack or over the kernel's
@@ -46,6 +54,10 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Up(args) => up::run(*args),
+        Command::Run(args) => run::run(*args),
+        Command::Ctl(args) => ctl::run(*args),
+        Command::Explain(args) => ctl::explain(*args),
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
         Command::Version => version(),
@@ -60,15 +72,15 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn version() -> anyhow::Result<()> {
+/// The version and what it was built for, in one line.
+pub(crate) fn version_text() -> String {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-    writeln!(
-        std::io::stdout(),
-        "clearway {} ({build}, {}-{})\nports: tap:NAME tun:NAME loop pcap:FILE",
-        env!("CARGO_PKG_VERSION"),
-        std::env::consts::ARCH,
-        std::env::consts::OS
-    )?;
+    let (architecture, system) = (std::env::consts::ARCH, std::env::consts::OS);
+    format!("clearway {} ({build}, {architecture}-{system})", env!("CARGO_PKG_VERSION"))
+}
+
+fn version() -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{}\nports: tap:NAME tun:NAME loop pcap:FILE", version_text())?;
     Ok(())
 }
 

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
+use crate::kernel;
 use crate::net::NetArgs;
 use crate::team::{self, Plan, Watch};
-use crate::{kernel, port};
 
 /// Serve HTTP/1.1 over a port of our own.
 ///
@@ -128,7 +128,7 @@ fn sum(reports: &[CoreReport<Stats>]) -> Stats {
 impl Watch<Stats> for Figures<'_> {
     fn ready(&mut self) -> anyhow::Result<()> {
         let urls = self.args.net.urls(self.args.tcp_port);
-        let ports: Vec<_> = self.args.net.ports.iter().map(port::describe).collect();
+        let ports: Vec<_> = self.args.net.ports.iter().map(clearway_ports::describe).collect();
         if self.form == Form::Json {
             let over = if self.args.kernel { "kernel" } else { "clearway" };
             return figures::json(

@@ -2,14 +2,16 @@
 
 mod bulk;
 mod cli;
+mod ctl;
 mod error;
 mod figures;
 mod http;
 mod kernel;
 mod net;
-mod port;
+mod run;
 mod signals;
 mod team;
+mod up;
 
 use std::process::ExitCode;
 

@@ -7,14 +7,14 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use clearway_base::{Duration, Instant};
 use clearway_dev::{FaultSpec, FramePool, PoolBudget, PortSpec};
-use clearway_engine::{Cores, Mode, Stores, cores};
+use clearway_engine::{Clock, Cores, Mode, Stores, cores};
 use clearway_pkt::Iface;
+use clearway_ports::{CaptureTo, PortError, Unwrapped, Wrap};
 use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
 use crate::error::WrongUse;
-use crate::port::{self, Wrap};
 
 /// Ports, addresses and cores.
 #[derive(clap::Args, Clone, Debug)]
@@ -132,9 +132,15 @@ impl NetArgs {
     }
 
     /// Opens the ports, a list for each thread.
-    pub(crate) fn open_ports(&self) -> anyhow::Result<Vec<Vec<port::Unwrapped>>> {
-        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap: self.pcap.clone() };
-        port::open(&self.ports, self.mtu, &wrap, self.threads())
+    pub(crate) fn open_ports(&self) -> anyhow::Result<Vec<Vec<Unwrapped>>> {
+        let time = Clock::new().read();
+        let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
+        let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
+        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap };
+        clearway_ports::open(&self.ports, self.mtu, &wrap, self.threads()).map_err(|error| match error {
+            PortError::Misuse(sentence) => WrongUse(sentence).into(),
+            other => other.into(),
+        })
     }
 
     /// A stack without interfaces, and the pool for its devices.

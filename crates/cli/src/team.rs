@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clearway_engine::{Clock, CoreReport, Engine, Mode, Service, Source, Talks, Team, cores};
+use clearway_ports::Unwrapped;
 
 use crate::net::NetArgs;
-use crate::port::Unwrapped;
 use crate::signals::{Signals, Woken};
 
 /// What the watcher is told about, and when.
@@ -89,7 +89,7 @@ fn one_core<S: Service>(
         })?;
     }
     let (stack, pool) = plan.net.stack(plan.connections)?;
-    let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<anyhow::Result<Vec<_>>>()?;
+    let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
     let app = Talks::new(make()?, plan.source, plan.connections);
     let mut engine = Engine::new(stack, devs, pool, app, mode, seat)?;
     let now = engine.time().now;

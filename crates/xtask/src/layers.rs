@@ -49,6 +49,12 @@ const TABLE: &[Row] = &[
     row("fuzz",    &["base", "wire", "pkt", "proto"],                 &[]),
     row("engine",  &["base", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),
     row("http",    &["base", "wire", "pkt", "proto", "engine"],       &["sim", "script"]),
+    row("shm",     &[],                                               &[]),
+    row("client",  &["shm"],                                          &["host", "engine", "proto", "ports", "pkt", "wire"]),
+    row("preload", &["client"],                                       &[]),
+    row("command", &["wire"],                                         &[]),
+    row("ports",   &["base", "wire", "pkt", "dev", "tap"],            &[]),
+    row("host",    &["base", "wire", "pkt", "proto", "dev", "engine", "shm", "command", "ports"], &["sim", "script"]),
     row("cli",     &[ANY],                                            &[]),
     row("xtask",   &["sim", "script"],                                &[]),
 ];

@@ -9,6 +9,8 @@ use crate::source::Kind;
 /// Tests and benches may read clocks everywhere.
 const MAY_READ_CLOCKS: &[(&str, &str)] = &[
     ("crates/engine/", "reads the clock once per turn"),
+    ("crates/client/", "keeps the timeouts of the program's calls"),
+    ("crates/preload/", "keeps the timeouts of the program's calls"),
     ("crates/cli/", "shows live figures once per second"),
     ("crates/xtask/", "says how long a gate took"),
     ("crates/cost/", "measures how long things take"),

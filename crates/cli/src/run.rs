@@ -1,0 +1,160 @@
+//! `clearway run`: an unmodified program over the host.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use clearway_shm::paths;
+
+use crate::error::WrongUse;
+
+/// Runs a program whose sockets Clearway serves where its namespace reaches.
+///
+/// Everything else (other addresses, Unix sockets, name resolution) stays with the kernel; `clearway explain` says what did, and why.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  clearway run -- curl http://172.16.3.2/
+  clearway run --ns server --secret 1234 -- iperf3 -s
+  clearway run --config server.conf -- nginx")]
+pub(crate) struct Args {
+    /// The host's socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// The application namespace to enter [default: the default one]
+    #[arg(long, value_name = "ID")]
+    ns: Option<String>,
+
+    /// Its secret. Others may see a command line: --secret-file and $CLEARWAY_SECRET are better
+    #[arg(long, value_name = "SECRET", conflicts_with = "secret_file")]
+    secret: Option<String>,
+
+    /// A file whose first line is the secret
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+
+    /// A file with `vcl { … }` that says all this and more
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Fail rather than leave a socket to the kernel because the host is not there
+    #[arg(long)]
+    required: bool,
+
+    /// Microseconds that a thread looks before it sleeps
+    #[arg(long, value_name = "US")]
+    spin: Option<u32>,
+
+    /// The library to load into the program [default: found beside this program]
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// The library's file.
+const LIBRARY: &str = "libclearway_preload.so";
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let library = match &args.preload {
+        Some(path) => checked(path)?,
+        None => find_library()?,
+    };
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    command.env("LD_PRELOAD", preload_list(&library, std::env::var_os("LD_PRELOAD")));
+    if let Some(path) = &args.socket {
+        command.env(paths::SOCKET_VARIABLE, std::path::absolute(path)?);
+    }
+    if let Some(ns) = &args.ns {
+        command.env("CLEARWAY_NS", ns);
+    }
+    if let Some(secret) = secret(&args)? {
+        command.env("CLEARWAY_SECRET", secret);
+    }
+    if let Some(path) = &args.config {
+        let path = std::path::absolute(path)?;
+        std::fs::File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        command.env("CLEARWAY_CONFIG", path);
+    }
+    if args.required {
+        command.env("CLEARWAY_REQUIRED", "1");
+    }
+    if let Some(spin) = args.spin {
+        command.env("CLEARWAY_SPIN_US", spin.to_string());
+    }
+    // Only comes back when the program could not be started.
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot run {}", Path::new(&args.command[0]).display()))
+}
+
+fn secret(args: &Args) -> anyhow::Result<Option<String>> {
+    let Some(path) = &args.secret_file else { return Ok(args.secret.clone()) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(Some(line.to_owned())),
+        _ => Err(WrongUse(format!("{} has no first line", path.display())).into()),
+    }
+}
+
+/// Ours first, then what was there.
+fn preload_list(library: &Path, before: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(before) = before.filter(|list| !list.is_empty()) {
+        list.push(":");
+        list.push(before);
+    }
+    list
+}
+
+fn checked(path: &Path) -> anyhow::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    // The loader takes spaces and colons for the end of a name.
+    if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
+        let sentence =
+            format!("{}: the loader takes no path with spaces or colons. Put the library elsewhere", path.display());
+        return Err(WrongUse(sentence).into());
+    }
+    if !path.is_file() {
+        return Err(WrongUse(format!("{} is not there", path.display())).into());
+    }
+    Ok(path)
+}
+
+/// Beside this program, in the folder for libraries next to its own, or where cargo leaves what tests need.
+fn find_library() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot find out where this program is")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = places(folder);
+    let found = places.iter().find(|place| place.is_file());
+    match found {
+        Some(place) => checked(place),
+        None => {
+            let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+            let sentence = format!(
+                "{LIBRARY} is not there. Build it with `cargo build --release`, or name it with --preload. Looked at {}",
+                places.join(", ")
+            );
+            Err(WrongUse(sentence).into())
+        }
+    }
+}
+
+fn places(folder: &Path) -> Vec<PathBuf> {
+    let mut places = vec![folder.join(LIBRARY), folder.join("deps").join(LIBRARY)];
+    if let Some(parent) = folder.parent() {
+        let architecture = format!("{}-linux-gnu", std::env::consts::ARCH);
+        let below = [OsStr::new("lib"), OsStr::new("lib/clearway"), OsStr::new("lib64")];
+        places.extend(below.iter().map(|name| parent.join(name).join(LIBRARY)));
+        places.push(parent.join("lib").join(architecture).join(LIBRARY));
+        places.push(parent.join(LIBRARY));
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! `clearway up`: the host stack.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use clearway_command::{Command, PcapTrace};
+use clearway_dev::FaultSpec;
+use clearway_engine::{Bell, Cores, cores};
+use clearway_host::control::socket_beside;
+use clearway_host::{Control, ControlSocket, House, HouseHandle, Settings};
+use clearway_shm::paths;
+
+use crate::error::WrongUse;
+use crate::signals::{Signals, Woken};
+
+/// Runs the host stack until it is told to stop.
+///
+/// Programs reach it with `clearway run`, commands with `clearway ctl`. Without devices it needs no root.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  clearway up --script network.txt
+  clearway up -c host.toml --cores 1,2
+  clearway up --socket /tmp/my/host.sock --fault loss=0.1% --pcap all.pcapng")]
+pub(crate) struct Args {
+    /// Settings, a TOML file
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Commands to begin with, a file; may be repeated
+    #[arg(long = "script", value_name = "FILE")]
+    scripts: Vec<PathBuf>,
+
+    /// The socket at which programs are let in [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Cores of the workers, one thread each, such as 1 or 1,2 or 1-3 [default: one worker on any core]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
+
+    /// Make the links of interfaces bad, for tests: loss=0.1%,delay=10ms
+    #[arg(long, value_name = "SPEC")]
+    fault: Option<FaultSpec>,
+
+    /// Write all packets to this file (pcapng), from when the scripts are done
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+
+    /// Go on in the background once everything is ready
+    #[arg(long)]
+    daemon: bool,
+}
+
+/// How long a host in the background may take until it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let settings = settings(&args)?;
+    let socket = args.socket.clone().or_else(|| settings.socket.clone()).unwrap_or_else(paths::door);
+    if args.daemon {
+        return in_background(&control_path(&settings, &socket), &socket);
+    }
+    serve(&args, &settings, &socket)
+}
+
+/// The settings of the file, and what the command line says instead.
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let mut settings = match &args.config {
+        None => Settings::default(),
+        Some(path) => Settings::load(path).map_err(|error| WrongUse(error.to_string()))?,
+    };
+    if let Some(cores) = &args.cores {
+        settings.workers = cores.list().iter().copied().map(Some).collect();
+    }
+    settings.fault = args.fault.or(settings.fault);
+    Ok(settings)
+}
+
+fn control_path(settings: &Settings, socket: &Path) -> PathBuf {
+    settings.control.clone().unwrap_or_else(|| socket_beside(socket))
+}
+
+fn serve(args: &Args, settings: &Settings, socket: &Path) -> anyhow::Result<()> {
+    let signals = Signals::take()?;
+    let mut secret = [0; 32];
+    let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
+    io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
+    let house = House::start(settings.setup(socket.to_owned(), secret))?;
+    // Workers without a core of their own would inherit this one, so it comes after they were started.
+    if let Some(core) = settings.main_core {
+        cores::pin(core).with_context(|| format!("cannot run on core {core}. Name a core that this machine has"))?;
+    }
+    let (handle, over) = (house.handle(), Bell::new()?);
+    let butler = Butler { args, settings, socket, signals: &signals, over: &over };
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let served = butler.serve(&handle);
+            handle.stop();
+            served
+        });
+        let kept = house.run();
+        over.ring();
+        let served =
+            serving.join().unwrap_or_else(|_| Err(anyhow!("the control plane panicked; this is a bug of clearway")));
+        kept?;
+        served
+    })
+}
+
+/// Serves while the main thread keeps house: settings and scripts first, then commands, until a signal comes or the house ends by itself.
+struct Butler<'a> {
+    args: &'a Args,
+    settings: &'a Settings,
+    socket: &'a Path,
+    signals: &'a Signals,
+    over: &'a Bell,
+}
+
+impl Butler<'_> {
+    fn serve(&self, house: &HouseHandle) -> anyhow::Result<()> {
+        let options = self.settings.control(crate::cli::version_text());
+        let control = Arc::new(Control::new(house.clone(), options));
+        let scripts: Vec<PathBuf> = self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
+        control.begin(self.settings, &scripts)?;
+        if let Some(path) = &self.args.pcap {
+            let everything =
+                PcapTrace { rx: true, tx: true, drop: true, file: Some(path.clone()), ..PcapTrace::default() };
+            control.run(&Command::PcapTrace(everything))?;
+        }
+        let path = control_path(self.settings, self.socket);
+        let commands = ControlSocket::open(&path, Arc::clone(&control))
+            .with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        self.tell_ready(commands.path(), house.workers())?;
+        while self.signals.wait(self.over, Duration::from_secs(3600))? == Woken::Timeout {}
+        drop(commands);
+        // A capture that goes on is made whole.
+        let _ = control.run(&Command::PcapOff);
+        Ok(())
+    }
+
+    fn tell_ready(&self, control: &Path, workers: usize) -> anyhow::Result<()> {
+        let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+        let (socket, control) = (self.socket.display(), control.display());
+        let mut out = io::stdout();
+        writeln!(out, "clearway is ready: {workers}, programs at {socket}, commands at {control}")?;
+        Ok(out.flush()?)
+    }
+}
+
+/// Starts this program again without `--daemon`, and leaves it when it answers.
+fn in_background(control: &Path, socket: &Path) -> anyhow::Result<()> {
+    use std::os::unix::process::CommandExt as _;
+    let log = socket.with_extension("log");
+    if let Some(folder) = log.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let file = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--daemon");
+    let mut child = std::process::Command::new(std::env::current_exe()?)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        // Signals of this terminal are not for it.
+        .process_group(0)
+        .spawn()
+        .context("cannot start again in the background")?;
+    let begun = Instant::now();
+    while begun.elapsed() < READY_WITHIN {
+        if let Some(status) = child.try_wait()? {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            bail!("the host ended ({status}): {}", said.trim().trim_start_matches("clearway: "));
+        }
+        if std::os::unix::net::UnixStream::connect(control).is_ok() {
+            writeln!(io::stdout(), "{}", std::fs::read_to_string(&log)?.trim())?;
+            writeln!(io::stdout(), "process {}; what it says goes to {}", child.id(), log.display())?;
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    bail!("the host was not ready within {} seconds; see {}", READY_WITHIN.as_secs(), log.display())
+}

@@ -1,0 +1,89 @@
+//! iperf3 in its many ways.
+
+use serde_json::Value;
+
+use crate::world::{CLIENT_V6, Host, SERVER, SERVER_V6};
+
+fn received(report: &Value) -> u64 {
+    report["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{report}"))
+}
+
+#[test]
+fn tcp_in_all_directions_and_numbers() {
+    let host = Host::new();
+    for args in [
+        &["-t", "1"][..],
+        &["-t", "1", "-R"],
+        &["-t", "1", "--bidir"],
+        &["-t", "1", "-P", "8"],
+        &["-t", "1", "-P", "8", "-R"],
+        &["-n", "300M"],
+        &["-t", "1", "-4"],
+        &["-t", "1", "-6", "-c", SERVER_V6],
+        &["-t", "1", "-6", "-R", "-c", SERVER_V6, "-B", CLIENT_V6],
+        &["-t", "1", "-Z"],
+        &["-t", "1", "-N", "-l", "100"],
+        &["-t", "1", "-C", "reno", "-M", "1000"],
+        &["-t", "1", "-w", "64K"],
+    ] {
+        let report = host.iperf(args);
+        assert!(received(&report) > 100_000, "{args:?}: {report}");
+        let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64();
+        assert_eq!(retransmits, Some(0), "{args:?}");
+    }
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn a_fixed_number_of_bytes_arrives_whole() {
+    let host = Host::new();
+    let size = if cfg!(debug_assertions) { "1G" } else { "10G" };
+    let report = host.iperf(&["-n", size]);
+    let sent = report["end"]["sum_sent"]["bytes"].as_u64().unwrap();
+    // iperf3 ends its test by the control connection, so the server may stop reading a little before the end.
+    assert!(received(&report) + 64 * 1024 * 1024 >= sent, "{report}");
+    host.stop();
+}
+
+#[test]
+fn what_the_receiver_holds_loses_nothing_and_what_it_does_not_is_told_truly() {
+    let host = Host::new();
+    let mut lossless = Vec::new();
+    for args in [
+        &["-u", "-b", "1M"][..],
+        &["-u", "-b", "100M"],
+        &["-u", "-b", "1000M", "-l", "1400"],
+        &["-u", "-b", "10000M", "-l", "65507"],
+        &["-u", "-b", "40000M", "-l", "1400"],
+        &["-u", "-b", "0", "-l", "64"],
+        &["-u", "-b", "0", "-l", "1400"],
+        &["-u", "-b", "0", "-l", "65507"],
+        &["-u", "-b", "100M", "-R"],
+        &["-u", "-b", "100M", "-6", "-c", SERVER_V6],
+    ] {
+        let mut all = vec!["-t", "1"];
+        all.extend(args);
+        let report = host.iperf(&all);
+        let sum = &report["end"]["sum"];
+        let (packets, lost) = (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
+        assert!(packets > 0 && lost <= packets, "{args:?}: {sum}");
+        if lost == 0 {
+            lossless.push(args.join(" "));
+        }
+    }
+    // What this asks for is little, whatever else the machine does.
+    assert!(lossless.iter().any(|args| args == "-u -b 1M"), "lossless were only {lossless:?}");
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn losses_on_the_loopback_show_in_retr_and_the_bytes_arrive() {
+    let host = Host::with(&["--fault", "loss=0.1%"], &[]);
+    let report = host.iperf(&["-t", "2"]);
+    let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64().unwrap();
+    assert!(retransmits > 0 && received(&report) > 1_000_000, "{report}");
+    assert!(report["start"]["connected"][0]["remote_host"] == SERVER);
+    host.stop();
+}

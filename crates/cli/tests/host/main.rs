@@ -1,0 +1,9 @@
+//! The host stack with programs that know nothing of it, as an ordinary user would run it: no root, no device. Each test has a host
+//! of its own in a folder of its own.
+
+mod chapter;
+mod death;
+mod iperf;
+mod programs;
+mod trust;
+mod world;
