@@ -200,7 +200,14 @@ fn rings_under_a_scribbler() {
     }
     drop(scribbler);
     seen.check();
-    assert!(full > 0 && pushed > 0);
+    assert_eq!(full + pushed, ROUNDS * 20, "every message was taken or given back");
+    // Cleaned, the same memory serves a new ring as any other does.
+    memory.give_back(0, PAGE).unwrap();
+    let mut producer = RingProducer::new(&memory, 0, 16).unwrap();
+    for aux in 0..16 {
+        producer.push(Message { session: 1, what: request::WROTE, aux }).unwrap();
+    }
+    producer.push(Message { session: 1, what: request::WROTE, aux: 16 }).unwrap_err();
 }
 
 /// What lies beside a FIFO and a ring in the same memory is not touched, however the words that describe them are set.

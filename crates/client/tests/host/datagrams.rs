@@ -40,6 +40,7 @@ fn a_connected_socket_needs_no_address() {
     assert_eq!(send(&ours, b""), Ok(0));
     assert_eq!(send(&ours, b"second"), Ok(6));
     assert_eq!(recv(&theirs, 10, 0).unwrap(), b"", "an empty datagram is one");
+    assert_eq!(recv(&theirs, 10, libc::MSG_PEEK).unwrap(), b"second", "looking waits until it is there");
     assert_eq!(theirs.readable_bytes(), 6);
     assert_eq!(recv(&theirs, 10, 0).unwrap(), b"second");
 }
