@@ -8,48 +8,27 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-clearway=${CLEARWAY:-${CARGO_TARGET_DIR:-target}/release/clearway}
+. scripts/demo-common.sh
+need ip ping curl wrk
 seconds=${DEMO_SECONDS:-2}
 rounds=${DEMO_ROUNDS:-3}
 
-die() {
-    echo "demo: $*" >&2
-    exit 1
-}
-
-[ -x "$clearway" ] || die "$clearway is not there. Build it with: cargo build --release"
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || die "making network namespaces needs root, and sudo is not installed. Run this as root."
     echo "demo: making network namespaces needs root; asking sudo for it"
+    rm -rf "$folder"
     exec sudo --preserve-env=DEMO_SECONDS,DEMO_ROUNDS CLEARWAY="$(realpath "$clearway")" sh scripts/demo-http.sh
 fi
-for program in ip ping curl wrk awk sort taskset; do
-    command -v "$program" >/dev/null || die "$program is missing. Install it with: make setup"
-done
 [ -e /dev/net/tun ] || die "/dev/net/tun is not there: this kernel or container has no TUN/TAP devices. Run on a machine that has them."
 
 # Two namespaces: the client's, which also holds our TAP device, and the one of the server over the kernel's sockets.
 client=cwdemo-$$-c
 kernel=cwdemo-$$-k
-folder=$(mktemp -d)
-pids=
 
-clean() {
-    status=$?
-    trap - EXIT
-    trap '' INT TERM HUP
-    for pid in $pids; do
-        kill "$pid" 2>/dev/null || :
-        wait "$pid" 2>/dev/null || :
-    done
+clean_more() {
     ip netns del "$client" 2>/dev/null || :
     ip netns del "$kernel" 2>/dev/null || :
-    rm -rf "$folder"
-    exit $status
 }
-trap clean EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
 
 ip netns add "$client"
 ip netns add "$kernel"
@@ -65,12 +44,6 @@ ip -n "$client" link set veth0 up
 ip -n "$kernel" addr add 10.78.0.2/24 dev veth1
 ip -n "$kernel" link set veth1 up
 
-# Servers on the first core that we may use and clients on the second one, when there are two.
-cores=$(taskset -pc $$ | awk -F': ' '{ print $2 }' | tr ',' '\n' | awk -F- '{ for (c = $1; c <= (NF > 1 ? $2 : $1); c++) print c }')
-server_core=$(echo "$cores" | sed -n 1p)
-client_core=$(echo "$cores" | sed -n 2p)
-client_core=${client_core:-$server_core}
-
 inside() {
     namespace=$1
     shift
@@ -82,50 +55,13 @@ start() {
     log=$folder/$1
     namespace=$2
     shift 2
-    ip netns exec "$namespace" "$clearway" "$@" --cores "$server_core" --json >"$log" 2>&1 &
+    ip netns exec "$namespace" "$clearway" "$@" --cores "$one" --json >"$log" 2>&1 &
     pid=$!
     pids="$pids $pid"
-    tries=0
-    until grep -q '"event":"ready"' "$log" 2>/dev/null; do
-        kill -0 "$pid" 2>/dev/null || die "the server ended: $(cat "$log")"
-        tries=$((tries + 1))
-        [ $tries -lt 100 ] || die "the server is not ready after 10 s: $(cat "$log")"
-        sleep 0.1
-    done
+    await "$log" '"event":"ready"' "$pid"
 }
 
-stop() {
-    kill "$1" 2>/dev/null || :
-    wait "$1" 2>/dev/null || :
-    left=
-    for other in $pids; do
-        [ "$other" = "$1" ] || left="$left $other"
-    done
-    pids=$left
-}
-
-# Prints `median (smallest–largest)` of the numbers on standard input, and keeps the median in a file.
-spread() {
-    sort -n | awk -v form="$1" -v file="$2" '
-        { x[NR] = $1 }
-        END {
-            m = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2
-            printf form " (" form "–" form ")", m, x[1], x[NR]
-            print m > file
-        }'
-}
-
-row() {
-    name=$1 form=$2
-    ours=$(spread "$form" "$folder/m1" <"$folder/ours")
-    theirs=$(spread "$form" "$folder/m2" <"$folder/theirs")
-    ratio=$(awk 'NR == FNR { a = $1; next } { printf "%.2f", ($1 > 0) ? a / $1 : 0 }' "$folder/m1" "$folder/m2")
-    printf '%-16s %30s %30s %8s\n' "$name" "$ours" "$theirs" "$ratio"
-    rm -f "$folder/ours" "$folder/theirs"
-}
-
-echo "machine: $(uname -sr), $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)"
-echo "program: $("$clearway" version | head -n 1)"
+machine
 
 start http "$client" http --port tap:cw0 -a 10.77.0.2/24 -a fd77::2/64 -l 64
 ours_pid=$pid
@@ -143,7 +79,7 @@ inside "$client" curl --silent --show-error --include --max-time 5 http://10.77.
 inside "$client" curl --silent --show-error --include --max-time 5 'http://[fd77::2]/'
 
 requests() {
-    inside "$client" taskset -c "$client_core" wrk -t1 "-c$1" "-d${seconds}s" "$2" >"$folder/wrk"
+    inside "$client" taskset -c "$two" wrk -t1 "-c$1" "-d${seconds}s" "$2" >"$folder/wrk"
     if grep -q -E 'Socket errors|Non-2xx' "$folder/wrk"; then
         cat "$folder/wrk" >&2
         die "wrk saw errors"
@@ -153,10 +89,10 @@ requests() {
 
 echo
 echo "== requests per second, 64-byte page, connections that stay: median (smallest–largest) of $rounds rounds of ${seconds} s, alternating"
-echo "   clearway: its own TCP/IP over a TAP device, core $server_core"
-echo "   kernel:   the same server over the kernel's sockets with epoll, veth between two namespaces, core $server_core"
-echo "   client:   wrk, one thread, core $client_core"
-printf '%-16s %30s %30s %8s\n' connections clearway kernel ratio
+echo "   clearway: its own TCP/IP over a TAP device, core $one"
+echo "   kernel:   the same server over the kernel's sockets with epoll, veth between two namespaces, core $one"
+echo "   client:   wrk, one thread, core $two"
+heading connections
 for connections in 1 16 128; do
     round=0
     while [ $round -lt "$rounds" ]; do
@@ -164,7 +100,7 @@ for connections in 1 16 128; do
         requests $connections http://10.78.0.2/ >>"$folder/theirs"
         round=$((round + 1))
     done
-    row $connections '%.0f'
+    result $connections '%.0f'
 done
 stop "$ours_pid"
 stop "$theirs_pid"
@@ -173,13 +109,13 @@ start bulk "$client" bulk server --port tap:cw0 -a 10.77.0.2/24
 start bulk-kernel "$kernel" bulk server --kernel
 
 gbit() {
-    inside "$client" "$clearway" bulk client --kernel --cores "$client_core" -s "$1" --time "$seconds" --json $2 |
+    inside "$client" "$clearway" bulk client --kernel --cores "$two" -s "$1" --time "$seconds" --json $2 |
         sed -n 's/.*"gbit_per_s":\([0-9.e+-]*\).*/\1/p'
 }
 
 echo
 echo "== Gbit/s of one stream: median (smallest–largest) of $rounds rounds of ${seconds} s, alternating; both clients over the kernel's sockets"
-printf '%-16s %30s %30s %8s\n' direction clearway kernel ratio
+heading direction
 for direction in to-server from-server; do
     if [ $direction = to-server ]; then option=; else option=--down; fi
     round=0
@@ -188,8 +124,7 @@ for direction in to-server from-server; do
         gbit 10.78.0.2 "$option" >>"$folder/theirs"
         round=$((round + 1))
     done
-    row $direction '%.2f'
+    result $direction '%.2f'
 done
 
-echo
-echo "load at the end: $(cut -d' ' -f1-3 /proc/loadavg); a ratio counts, an absolute figure says more of this machine than of either server"
+farewell

@@ -1,6 +1,6 @@
 //! The settings of a host, out of one TOML file.
 //!
-//! Every key is a row of [`keys`]; a key that is no row is an error with file, line and the nearest key that is one.
+//! Every key is a row of `keys`; a key that is no row is an error with file, line and the nearest key that is one.
 //! What is left out has the value that its row names.
 
 use std::path::{Path, PathBuf};

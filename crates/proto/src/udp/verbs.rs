@@ -111,7 +111,7 @@ impl<E: Env> Stack<E> {
 
     /// As [`Stack::udp_send`], with more to say about how it leaves.
     ///
-    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`UdpEvents::WRITABLE`] follows once a quarter of
+    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of
     /// the queue is free.
     pub fn udp_send_with(&mut self, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
         let s = self.udp.by_id(socket)?;
