@@ -195,9 +195,11 @@ impl Sessions {
         child: SessionId,
     ) {
         if worker_of(parent) == self.index {
-            let listener = self.find(program, parent).and_then(|handle| self.table.get_mut(handle));
-            if let Some(What::Listener(listening)) = listener.map(|s| &mut s.what) {
+            let Some(handle) = self.find(program, parent) else { return };
+            if let Some(What::Listener(listening)) = self.table.get_mut(handle).map(|s| &mut s.what) {
                 listening.claimed(child);
+                // As many as may wait did so, perhaps, and the stack holds more: nobody else looks, when the process took the records before.
+                self.accept(stack, handle);
             }
             return;
         }
