@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use clearway_shm::door::Kind;
 use clearway_shm::layout::{DatagramHead, request};
@@ -10,6 +11,12 @@ use nix::errno::Errno;
 
 use crate::guest::{Guest, Sock, hello};
 use crate::world::World;
+
+/// Against hangs only.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long somebody waits before he looks whether there is still something to wait for.
+const PIECE: Duration = Duration::from_millis(50);
 
 fn pair(world: &World) -> (Guest, Guest) {
     let server = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
@@ -44,21 +51,25 @@ fn send(guest: &Guest, sock: &mut Sock, to: Option<SocketAddr>, payload: &[u8]) 
 }
 
 fn recv(guest: &Guest, sock: &mut Sock) -> (DatagramHead, Vec<u8>) {
+    recv_within(guest, sock, PATIENCE).expect("a datagram")
+}
+
+fn recv_within(guest: &Guest, sock: &mut Sock, most: Duration) -> Option<(DatagramHead, Vec<u8>)> {
     let rx = sock.rx.as_mut().unwrap();
     let mut head = None;
-    guest.wait_for(|| {
+    guest.wait_at_most(most, || {
         rx.attend();
         head = rx.datagram().unwrap();
         head.is_some()
     });
-    let head = head.unwrap();
+    let head = head?;
     let mut payload = vec![0; head.len as usize];
     assert_eq!(rx.peek_datagram(&head, 0, &mut payload).unwrap(), payload.len());
     rx.consume_datagram(&head);
     if rx.room_wanted(rx.mem().limit() / 2) {
         guest.say(&sock.session, request::CONSUMED, 0);
     }
-    (head, payload)
+    Some((head, payload))
 }
 
 #[test]
@@ -96,21 +107,24 @@ fn a_sender_is_held_back_and_nothing_is_lost_that_the_receiver_takes() {
         }
         (client, ours)
     });
-    let mut next = 0;
-    let mut dropped = 0;
-    while next < count {
-        let (_, payload) = recv(&server, &mut theirs);
+    // What does not come was dropped at the receiver's full queue, and counted there, each exactly once. The count moves without an event when nothing
+    // comes with it, so waiting is cut into pieces.
+    let until = Instant::now() + PATIENCE;
+    let (mut received, mut missing, mut next) = (0, 0, 0);
+    let dropped = |sock: &Sock| sock.head.rx_drops.load(Ordering::Acquire);
+    while received + dropped(&theirs) < count {
+        assert!(Instant::now() < until, "{received} came, {} were dropped, of {count}", dropped(&theirs));
+        let Some((_, payload)) = recv_within(&server, &mut theirs, PIECE) else { continue };
         let number = u32::from_le_bytes(payload[..4].try_into().unwrap());
-        assert!(number >= next, "datagrams overtook each other");
-        dropped += number - next;
+        assert!(number >= next, "datagrams overtook each other, or one came twice");
+        missing += number - next;
+        received += 1;
         next = number + 1;
-        if next + 200 > count {
-            break;
-        }
     }
-    // What did not come was dropped at the receiver's full queue, and counted there.
-    assert!(dropped <= theirs.head.rx_drops.load(Ordering::Acquire), "{dropped} are missing");
+    missing += count - next;
     sender.join().unwrap();
+    assert!(recv_within(&server, &mut theirs, PIECE).is_none(), "more came than was sent");
+    assert_eq!((received + missing, dropped(&theirs)), (count, missing));
 }
 
 #[test]
