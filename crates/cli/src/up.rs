@@ -89,7 +89,10 @@ fn serve(args: &Args, settings: &Settings, socket: &Path) -> anyhow::Result<()> 
     let mut secret = [0; 32];
     let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
     io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
-    let house = House::start(settings.setup(socket.to_owned(), secret))?;
+    let mut setup = settings.setup(socket.to_owned(), secret);
+    // The scripts make the namespaces that programs want to enter.
+    setup.open = false;
+    let house = House::start(setup)?;
     // Workers without a core of their own would inherit this one, so it comes after they were started.
     if let Some(core) = settings.main_core {
         cores::pin(core).with_context(|| format!("cannot run on core {core}. Name a core that this machine has"))?;
@@ -134,6 +137,7 @@ impl Butler<'_> {
         let path = control_path(self.settings, self.socket);
         let commands = ControlSocket::open(&path, Arc::clone(&control))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        house.open_doors()?;
         self.tell_ready(commands.path(), house.workers())?;
         while self.signals.wait(self.over, Duration::from_secs(3600))? == Woken::Timeout {}
         drop(commands);

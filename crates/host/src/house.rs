@@ -149,6 +149,11 @@ impl HouseHandle {
         self.0.keeper.ask(move |keeper| keeper.remove_namespace(&id))
     }
 
+    /// Lets programs in, where [`Setup::open`] did not; those that wait at a door come first.
+    pub fn open_doors(&self) -> Result<(), Gone> {
+        self.0.keeper.ask(|keeper| keeper.open_doors())
+    }
+
     /// The names of the interfaces.
     pub fn interfaces(&self) -> Arc<Mutex<Interfaces>> {
         Arc::clone(&self.0.interfaces)

@@ -73,6 +73,7 @@ enum Name {
     Bell,
     Door(usize),
     Process(Handle<Process>),
+    Lifelines,
     Lifeline(Handle<Lifeline>),
 }
 
@@ -83,7 +84,11 @@ pub(crate) struct Keeper {
     boot: u64,
     page_fd: OwnedFd,
     epoll: Epoll,
+    /// The lifelines, in a set of their own within the other: so those that hung up before a question was asked can be seen to before it is answered.
+    lines: Epoll,
     doors: Vec<Option<Door>>,
+    /// Somebody who knocks is let in. Before that, the doors are there, so that who knocks waits.
+    is_open: bool,
     processes: Slab<Process>,
     lifelines: Slab<Lifeline>,
     programs: BTreeMap<u32, Entry>,
@@ -99,6 +104,7 @@ const KIND_BELL: u64 = 0;
 const KIND_DOOR: u64 = 1;
 const KIND_PROCESS: u64 = 2;
 const KIND_LIFELINE: u64 = 3;
+const KIND_LIFELINES: u64 = 4;
 
 fn word<T>(kind: u64, handle: Handle<T>) -> u64 {
     handle.to_bits() | kind << KIND_SHIFT
@@ -110,6 +116,7 @@ fn name(word: u64) -> Option<Name> {
         KIND_BELL => Some(Name::Bell),
         KIND_DOOR => Some(Name::Door(bits as u32 as usize)),
         KIND_PROCESS => Handle::from_bits(bits).map(Name::Process),
+        KIND_LIFELINES => Some(Name::Lifelines),
         KIND_LIFELINE => Handle::from_bits(bits).map(Name::Lifeline),
         _ => None,
     }
@@ -121,6 +128,9 @@ impl Keeper {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let bell = EpollEvent::new(EpollFlags::EPOLLIN, KIND_BELL);
         epoll.add(&house.keeper.bell, bell).map_err(system("watch a bell"))?;
+        let lines = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_LIFELINES << KIND_SHIFT);
+        epoll.add(&lines.0, event).map_err(system("watch an epoll set"))?;
         let sessions = setup.sessions.saturating_mul(setup.workers.len() as u32);
         let mut keeper = Keeper {
             house: Arc::clone(house),
@@ -128,7 +138,9 @@ impl Keeper {
             boot,
             page_fd,
             epoll,
+            lines,
             doors: Vec::new(),
+            is_open: setup.open,
             processes: Slab::new(setup.processes),
             lifelines: Slab::new(sessions.min(LIFELINES)),
             programs: BTreeMap::new(),
@@ -166,8 +178,25 @@ impl Keeper {
             Some(Name::Bell) => self.house.keeper.bell.silence(),
             Some(Name::Door(index)) => self.let_in(index),
             Some(Name::Process(handle)) => self.hear(handle),
-            Some(Name::Lifeline(handle)) => self.end_lifeline(handle),
-            None => {}
+            Some(Name::Lifelines) => self.end_lifelines(),
+            Some(Name::Lifeline(_)) | None => {}
+        }
+    }
+
+    /// Sees to all lifelines that have hung up by now.
+    pub(super) fn end_lifelines(&mut self) {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        loop {
+            // It does not wait, so nothing interrupts it; what else is wrong is seen in the other set.
+            let found = self.lines.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+            for event in &events[..found] {
+                if let Some(Name::Lifeline(handle)) = name(event.data()) {
+                    self.end_lifeline(handle);
+                }
+            }
+            if found < EVENTS {
+                return;
+            }
         }
     }
 
@@ -209,7 +238,7 @@ impl Keeper {
         // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is nobody's concern.
         let event = EpollEvent::new(EpollFlags::empty(), word(KIND_LIFELINE, handle));
         let watched = match self.lifelines.get(handle) {
-            Some(lifeline) => self.epoll.add(&lifeline._fd, event),
+            Some(lifeline) => self.lines.add(&lifeline._fd, event),
             None => Err(Errno::ENFILE),
         };
         if let Err(errno) = watched {

@@ -35,6 +35,9 @@ pub struct Setup {
     pub processes: u32,
     /// Sessions of one worker at once.
     pub sessions: u32,
+    /// Programs are let in from the start. Otherwise they wait at the doors until [`crate::HouseHandle::open_doors`] is called: whoever comes while
+    /// namespaces are being made finds all of them, or none of us.
+    pub open: bool,
     /// Called on each worker's thread first.
     pub on_thread: Option<ThreadHook>,
 }
@@ -56,6 +59,7 @@ impl Setup {
             programs: 256,
             processes: 1024,
             sessions: 65_536,
+            open: true,
             on_thread: None,
         }
     }

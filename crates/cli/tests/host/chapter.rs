@@ -31,6 +31,30 @@ fn the_chapter_works_one_command_at_a_time() {
     host.stop();
 }
 
+/// Takes an address of its namespace.
+const EARLY: &str = "
+import socket
+s = socket.create_server(('172.16.2.1', 0))
+assert s.getsockname()[0] == '172.16.2.1'
+";
+
+#[test]
+fn programs_that_come_before_the_script_is_done_wait_for_it() {
+    let folder = crate::world::folder();
+    let script = folder.join("slow");
+    let busy = ["ip route add 10.9.0.0/16 via drop", "ip route del 10.9.0.0/16"];
+    let lines: Vec<&str> = busy.iter().cycle().take(10_000).chain(CHAPTER).copied().collect();
+    fs::write(&script, lines.join("\n")).unwrap();
+    let host = Host::without_waiting(&["--script", script.to_str().unwrap()]);
+    eventually("there is a door", || host.socket().exists());
+    let mut early: Vec<_> = (0..4).map(|_| host.spawn(IN_CLIENT, "python3", &["-c", EARLY])).collect();
+    early.iter_mut().for_each(|program| drop(program.succeed()));
+    host.await_ready();
+    host.await_empty();
+    host.stop();
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_wrong_secret_is_refused_and_shown_by_nobody() {
     let host = Host::new();

@@ -88,11 +88,16 @@ pub(crate) fn folder() -> PathBuf {
 impl Host {
     /// A host without anything in it.
     pub(crate) fn bare(options: &[&str]) -> Host {
-        let folder = folder();
-        let child = start(&folder, options);
-        let host = Host { folder, child };
+        let host = Host::without_waiting(options);
         host.await_ready();
         host
+    }
+
+    /// The same, when it may not be ready yet.
+    pub(crate) fn without_waiting(options: &[&str]) -> Host {
+        let folder = folder();
+        let child = start(&folder, options);
+        Host { folder, child }
     }
 
     /// A host with the two namespaces, IPv4 and IPv6.
@@ -114,7 +119,7 @@ impl Host {
         host
     }
 
-    fn await_ready(&self) {
+    pub(crate) fn await_ready(&self) {
         eventually("the host is ready", || self.try_ctl(&["show", "version"]).status.success());
     }
 

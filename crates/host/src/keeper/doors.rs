@@ -44,13 +44,34 @@ impl Keeper {
         let fd = socket::listen(&path, self.setup.socket_mode)?;
         let door = Door { fd, path, namespace };
         let index = self.doors.iter().position(Option::is_none).unwrap_or(self.doors.len());
-        let word = index as u64 | KIND_DOOR << KIND_SHIFT;
-        self.epoll.add(door.fd.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, word))?;
+        if self.is_open {
+            self.watch_door(index, &door)?;
+        }
         if index == self.doors.len() {
             self.doors.push(None);
         }
         self.doors[index] = Some(door);
         Ok(())
+    }
+
+    fn watch_door(&self, index: usize, door: &Door) -> io::Result<()> {
+        let word = index as u64 | KIND_DOOR << KIND_SHIFT;
+        Ok(self.epoll.add(door.fd.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, word))?)
+    }
+
+    /// Lets in who waits at the doors, and who comes from now on.
+    pub(crate) fn open_doors(&mut self) {
+        if std::mem::replace(&mut self.is_open, true) {
+            return;
+        }
+        for index in 0..self.doors.len() {
+            let watched = self.doors[index].as_ref().map_or(Ok(()), |door| self.watch_door(index, door));
+            if let Err(error) = watched {
+                // Nobody would ever be let in there, so whoever waits is told by the closed door.
+                tracing::error!(%error, "a door cannot be watched");
+                self.doors[index] = None;
+            }
+        }
     }
 
     /// Adds a namespace, and its door.

@@ -10,39 +10,6 @@ use crate::world::World;
 /// How often somebody is killed in the middle of a transfer.
 const KILLS: u32 = 100;
 
-/// Bytes that the sinks of a world have received so far.
-fn received(world: &World) -> u64 {
-    let count = |worker: &mut clearway_host::Worker| worker.stack().counters().tcp.segs_in;
-    world.house.ask(0, count).unwrap()
-}
-
-fn wait_for_traffic(world: &World) {
-    let before = received(world);
-    eventually("bytes flow", || received(world) > before + 50);
-}
-
-fn wait_until_empty(world: &World) {
-    eventually("all programs are gone", || world.house.counts().unwrap().programs == 0);
-    let left = |worker: &mut clearway_host::Worker| {
-        let connections = worker.stack().population().connections;
-        (worker.sessions().count(), connections)
-    };
-    eventually("all sessions and connections are gone", || world.house.ask(0, left).unwrap() == (0, 0));
-    let counts = world.house.counts().unwrap();
-    assert_eq!((counts.processes, counts.lifelines), (0, 0));
-}
-
-/// Memory segments of this process that programs had.
-fn mapped_segments() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let of = |what: &str| maps.lines().filter(|line| line.contains(what)).count();
-    of("memfd:clearway-app-") + of("memfd:clearway-lane-")
-}
-
-fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
 #[test]
 fn killing_server_or_client_at_any_moment() {
     let world = World::new();
@@ -50,20 +17,20 @@ fn killing_server_or_client_at_any_moment() {
         let mut sink = Process::start("sink", &world.door());
         let mut source = Process::start("source", &world.door());
         for round in 0..KILLS {
-            wait_for_traffic(&world);
+            world.wait_for_traffic();
             let (victim, role) = if round % 2 == 0 { (&mut sink, "sink") } else { (&mut source, "source") };
             victim.kill();
             *victim = Process::start(role, &world.door());
         }
-        wait_for_traffic(&world);
+        world.wait_for_traffic();
     }
-    wait_until_empty(&world);
+    world.wait_until_empty();
 }
 
 #[test]
 fn what_dead_programs_had_is_free_again() {
     let world = World::new();
-    wait_until_empty(&world);
+    world.wait_until_empty();
     // Other tests of this process have memory of their own, so this one counts what is its own: by programs, not by /proc.
     for _ in 0..3 {
         let server = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
@@ -79,25 +46,8 @@ fn what_dead_programs_had_is_free_again() {
             programs.iter().find(|p| p.namespace == "client").is_some_and(|p| p.memory == 0)
         });
         drop((server, client, listener, _theirs));
-        wait_until_empty(&world);
+        world.wait_until_empty();
     }
-}
-
-#[test]
-#[ignore = "counts what the whole process has, so it must be alone: run by name"]
-fn nothing_is_mapped_or_open_afterwards() {
-    let world = World::new();
-    let (maps, files) = (mapped_segments(), open_files());
-    for _ in 0..20 {
-        let mut sink = Process::start("sink", &world.door());
-        let mut source = Process::start("source", &world.door());
-        wait_for_traffic(&world);
-        source.kill();
-        sink.kill();
-    }
-    wait_until_empty(&world);
-    eventually("no memory of programs is mapped", || mapped_segments() == maps);
-    assert_eq!(open_files(), files);
 }
 
 #[test]

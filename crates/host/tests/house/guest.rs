@@ -58,8 +58,23 @@ pub(crate) fn hello(namespace: &str, secret: Option<&str>) -> Hello {
 impl Guest {
     /// Knocks, and is let in or told why not.
     pub(crate) fn attach(door: &Path, hello: Hello) -> Result<Guest, (i32, String)> {
+        Guest::enter(Guest::knock(door, hello))
+    }
+
+    /// Knocks, and goes on before anybody answers.
+    pub(crate) fn knock(door: &Path, hello: Hello) -> OwnedFd {
         let door = socket::connect(door).unwrap();
         socket::send(door.as_fd(), &Request::Hello(hello), &[]).unwrap();
+        door
+    }
+
+    /// Whether the house hung up on somebody who knocked.
+    pub(crate) fn is_sent_away(knocked: OwnedFd) -> bool {
+        hung_up(&knocked)
+    }
+
+    /// Waits for the answer to a knock.
+    pub(crate) fn enter(door: OwnedFd) -> Result<Guest, (i32, String)> {
         let (reply, fds) = socket::recv::<Reply>(door.as_fd(), 16).unwrap().expect("an answer");
         let welcome = match reply {
             Reply::Welcome(welcome) => welcome,

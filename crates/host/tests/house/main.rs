@@ -3,6 +3,7 @@
 mod child;
 mod datagrams;
 mod death;
+mod doors;
 mod echo;
 mod guest;
 mod idle;

@@ -8,7 +8,6 @@ use clearway_base::Rng;
 use clearway_shm::door::{Kind, Request};
 use clearway_shm::layout::request;
 
-use crate::child::eventually;
 use crate::guest::{Guest, Sock, hello};
 use crate::world::World;
 
@@ -100,10 +99,7 @@ fn scribbling_harms_nobody_else() {
     let sent = traffic.join().unwrap();
     assert!(rounds > 3 && sent > 1_000_000, "{rounds} hostile programs, {sent} bytes beside them");
     assert!(world.house.counts().unwrap().cut_off > 0);
-    eventually("every hostile program is gone", || world.house.counts().unwrap().programs == 0);
-    let left =
-        |worker: &mut clearway_host::Worker| (worker.sessions().count(), worker.stack().population().connections);
-    eventually("no session and no connection stays", || world.house.ask(0, left).unwrap() == (0, 0));
+    world.wait_until_empty();
 }
 
 #[test]

@@ -6,13 +6,15 @@ use std::thread::JoinHandle;
 
 use clearway_engine::PortOptions;
 use clearway_host::{
-    House, HouseError, HouseHandle, InterfaceEntry, InterfaceKind, NamespaceSpec, ProgramLimits, Setup,
+    House, HouseError, HouseHandle, InterfaceEntry, InterfaceKind, NamespaceSpec, ProgramLimits, Setup, Worker,
 };
 use clearway_pkt::Iface;
 use clearway_ports::Port;
 use clearway_proto::{NextHop, Table};
 use clearway_shm::door::Secret;
 use clearway_wire::Cidr;
+
+use crate::child::eventually;
 
 static WORLDS: AtomicU32 = AtomicU32::new(0);
 
@@ -73,7 +75,7 @@ impl World {
 
     fn route(&self, table: u16, prefix: &'static str, via: u16) {
         let cidr: Cidr = prefix.parse().unwrap();
-        let add = move |worker: &mut clearway_host::Worker| {
+        let add = move |worker: &mut Worker| {
             worker.stack().add_route(Table(table), cidr, NextHop::Lookup(Table(via))).unwrap();
         };
         self.house.ask_all(add).unwrap();
@@ -88,6 +90,26 @@ impl World {
             interface: Some(interface.into()),
         };
         self.house.add_namespace(spec).unwrap().unwrap();
+    }
+
+    /// Segments that its stack has received so far.
+    fn received(&self) -> u64 {
+        let count = |worker: &mut Worker| worker.stack().counters().tcp.segs_in;
+        self.house.ask(0, count).unwrap()
+    }
+
+    pub(crate) fn wait_for_traffic(&self) {
+        let before = self.received();
+        eventually("bytes flow", || self.received() > before + 50);
+    }
+
+    /// Waits until nothing of any program is left.
+    pub(crate) fn wait_until_empty(&self) {
+        eventually("all programs are gone", || self.house.counts().unwrap().programs == 0);
+        let left = |worker: &mut Worker| (worker.sessions().count(), worker.stack().population().connections);
+        eventually("all sessions and connections are gone", || self.house.ask(0, left).unwrap() == (0, 0));
+        let counts = self.house.counts().unwrap();
+        assert_eq!((counts.processes, counts.lifelines), (0, 0));
     }
 
     /// Ends the house, and says how it ended.
