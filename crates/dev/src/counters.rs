@@ -40,6 +40,12 @@ reasons! {
         Uncuttable = "uncuttable",
         /// A record of a capture file was damaged or cut short.
         BadRecord = "bad-record",
+        /// The device lost it before anybody could take it: its ring was full, or it had no buffer.
+        Missed = "missed",
+        /// The device received a frame that was damaged.
+        DeviceError = "device-error",
+        /// The core that the frame's flow belongs to did not take its frames in time.
+        CoreFull = "core-full",
     }
 }
 

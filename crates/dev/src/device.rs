@@ -166,3 +166,14 @@ pub const MIN_MTU: usize = 576;
 pub const fn max_frame(mtu: usize, ethernet: bool) -> usize {
     mtu + if ethernet { ETHERNET_LEN + VLAN_TAGS_LEN } else { 0 }
 }
+
+/// A locally administered address (IEEE 802: the second lowest bit of the first byte) that is the same each time, so that a peer's
+/// neighbour table stays right when the program is started again.
+pub fn mac_of_name(name: &str) -> Mac {
+    // FNV-1a, 64 bits: enough to tell interface names apart.
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let [_, _, _, b, c, d, e, f] = hash.to_be_bytes();
+    Mac([0x02, b, c, d, e, f])
+}

@@ -22,6 +22,56 @@ pub enum PortSpec {
     Loop,
     /// `pcap:FILE`: a capture file played back.
     Pcap(PathBuf),
+    /// `dpdk:DEVICE`: a device that a driver of DPDK drives.
+    Dpdk(DpdkSpec),
+}
+
+/// A device that a driver of DPDK drives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DpdkSpec {
+    /// A virtual device, such as `net_memif0`, or the address of a PCI device, such as `0000:17:00.0`.
+    pub device: String,
+    /// What the driver is told, word for word.
+    pub args: String,
+    /// The MTU to set; None takes 1,500 bytes, or what the device carries when that is less.
+    pub mtu: Option<usize>,
+    /// Our Ethernet address; None takes the device's, or derives a stable one where the device has none of its own.
+    pub mac: Option<Mac>,
+    /// Whether checksums and segmentation are left to the device where it can do them.
+    pub offload: bool,
+}
+
+impl DpdkSpec {
+    /// A device with its driver's arguments, everything else left to the driver.
+    pub fn new(device: impl Into<String>, args: impl Into<String>) -> DpdkSpec {
+        DpdkSpec { device: device.into(), args: args.into(), mtu: None, mac: None, offload: true }
+    }
+
+    /// Whether the device is named by a PCI address.
+    pub fn is_pci(&self) -> bool {
+        is_pci_address(&self.device)
+    }
+
+    /// The value of a word that goes to the driver.
+    pub fn arg(&self, key: &str) -> Option<&str> {
+        let mut words = self.args.split(',').filter_map(|word| word.split_once('='));
+        words.find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+}
+
+/// `17:00.0` or `0000:17:00.0`, in hexadecimal: domain, bus, device, function.
+fn is_pci_address(text: &str) -> bool {
+    let hex = |text: &str, digits: std::ops::RangeInclusive<usize>| {
+        digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let Some((front, function)) = text.rsplit_once('.') else { return false };
+    let mut parts = front.rsplit(':');
+    let (device, bus, domain) = (parts.next(), parts.next(), parts.next());
+    hex(function, 1..=1)
+        && device.is_some_and(|part| hex(part, 2..=2))
+        && bus.is_some_and(|part| hex(part, 2..=2))
+        && domain.is_none_or(|part| hex(part, 4..=8))
+        && parts.next().is_none()
 }
 
 /// A Linux TUN/TAP interface.
@@ -77,12 +127,32 @@ impl fmt::Display for TapSpec {
     }
 }
 
+impl fmt::Display for DpdkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "dpdk:{}", self.device)?;
+        if !self.args.is_empty() {
+            write!(f, ",{}", self.args)?;
+        }
+        if let Some(mtu) = self.mtu {
+            write!(f, ",mtu={mtu}")?;
+        }
+        if let Some(mac) = self.mac {
+            write!(f, ",mac={mac}")?;
+        }
+        if !self.offload {
+            f.write_str(",offload=off")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PortSpec::Tap(tap) => tap.fmt(f),
             PortSpec::Loop => f.write_str("loop"),
             PortSpec::Pcap(path) => write!(f, "pcap:{}", path.display()),
+            PortSpec::Dpdk(dpdk) => dpdk.fmt(f),
         }
     }
 }
@@ -148,6 +218,12 @@ impl<'a> Word<'a> {
         })
     }
 
+    /// The word as it was written.
+    fn text_of(&self) -> &'a str {
+        let len = self.key.len() + self.value.map_or(0, |value| value.len() + 1);
+        &self.text[self.start..self.start + len]
+    }
+
     /// An error that points at the whole word.
     pub(crate) fn wrong(&self, message: impl Into<String>) -> SpecError {
         let len = self.key.len() + self.value.map_or(0, |value| value.len() + 1);
@@ -202,7 +278,7 @@ const MTU_RANGE: std::ops::RangeInclusive<usize> = 68..=65_521;
 /// Bytes of an interface name at most: IFNAMSIZ is 16 with the closing zero.
 const MAX_NAME: usize = 15;
 
-const KINDS: &str = "tap:NAME, tun:NAME, loop or pcap:FILE";
+const KINDS: &str = "tap:NAME, tun:NAME, loop, pcap:FILE or dpdk:DEVICE";
 
 impl FromStr for PortSpec {
     type Err = SpecError;
@@ -220,11 +296,7 @@ impl FromStr for PortSpec {
                 Some(file) if !file.is_empty() => Ok(PortSpec::Pcap(PathBuf::from(file))),
                 _ => Err(SpecError::new(text, 0..text.len(), "pcap needs a file, such as pcap:in.pcap")),
             },
-            "dpdk" => Err(SpecError::new(
-                text,
-                0..kind.len(),
-                "this program was built without DPDK, so it has no dpdk ports; use tap:NAME, which needs nothing installed",
-            )),
+            "dpdk" => parse_dpdk(text).map(PortSpec::Dpdk),
             "" => Err(SpecError::new(text, 0..0, format!("a port is named {KINDS}"))),
             _ => Err(SpecError::new(text, 0..kind.len(), format!("unknown kind of port {kind:?}; there are {KINDS}"))),
         }
@@ -264,6 +336,50 @@ fn parse_tap(text: &str, mode: TapMode) -> Result<TapSpec, SpecError> {
     }
     Ok(spec)
 }
+
+/// The words after the device are its driver's, but for the few that are the same for every device.
+fn parse_dpdk(text: &str) -> Result<DpdkSpec, SpecError> {
+    let Some(rest) = text.strip_prefix("dpdk:") else {
+        return Err(SpecError::new(text, 0..4, DPDK_NEEDS));
+    };
+    let device_start = text.len() - rest.len();
+    let device_end = rest.find(',').map_or(text.len(), |comma| device_start + comma);
+    let device = &text[device_start..device_end];
+    if device.is_empty() {
+        return Err(SpecError::new(text, 0..device_end, DPDK_NEEDS));
+    }
+    let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+    if !device.chars().all(sound) || device.len() > MAX_DEVICE {
+        return Err(SpecError::new(text, device_start..device_end, DPDK_NEEDS));
+    }
+    let mut spec = DpdkSpec::new(device, "");
+    let mut args: Vec<&str> = Vec::new();
+    for word in Word::list(text, (device_end + 1).min(text.len())) {
+        let is_mac = |value: &str| value.parse::<Mac>().is_ok();
+        match word.key {
+            "mtu" => spec.mtu = Some(word.number(MTU_RANGE, "9000")?),
+            // One driver has a word of its own by this name that takes no address.
+            "mac" if word.value.is_some_and(is_mac) => spec.mac = Some(parse_mac(&word)?),
+            "offload" => {
+                spec.offload = match word.need_value("off")? {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(word.wrong_value("offload is on or off")),
+                }
+            }
+            "" => return Err(word.wrong("there is a comma with nothing behind it")),
+            _ => args.push(word.text_of()),
+        }
+    }
+    spec.args = args.join(",");
+    Ok(spec)
+}
+
+const DPDK_NEEDS: &str = "dpdk needs a device: a virtual one with its driver's arguments, such as dpdk:net_memif0,role=server, or the address of a \
+    PCI device, such as dpdk:0000:17:00.0";
+
+/// Bytes of a device's name at most: RTE_ETH_NAME_MAX_LEN is 64 with the closing zero.
+const MAX_DEVICE: usize = 63;
 
 /// What the kernel asks of an interface name, so that the user hears it from us in words.
 fn check_name(name: &str) -> Result<(), &'static str> {

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clearway_dev::device::MAX_IP_PACKET;
-use clearway_dev::{Absent, Capture, Fault, FaultSpec, FramePool, Loopback, PortSpec, Replay, TapMode, TapSpec};
+use clearway_dev::{
+    Absent, Capture, DpdkSpec, Fault, FaultSpec, FramePool, Loopback, PortSpec, Replay, TapMode, TapSpec,
+};
+#[cfg(feature = "dpdk")]
+use clearway_dpdk::DpdkFd;
 use clearway_tap::TapFd;
 
 use crate::{Port, PortError};
@@ -43,7 +47,11 @@ pub struct Unwrapped {
 
 enum Kind {
     Tap(TapFd),
-    Loop { mtu: usize },
+    Loop {
+        mtu: usize,
+    },
+    #[cfg(feature = "dpdk")]
+    Dpdk(DpdkFd),
     Replay(PathBuf),
     Absent(Absent),
 }
@@ -59,6 +67,12 @@ impl Unwrapped {
         Unwrapped { kind: Kind::Tap(fd), name, wrap: Arc::default(), pcap: None, core: 0 }
     }
 
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn from_dpdk(fd: DpdkFd) -> Unwrapped {
+        let name = fd.name().to_owned();
+        Unwrapped { kind: Kind::Dpdk(fd), name, wrap: Arc::default(), pcap: None, core: 0 }
+    }
+
     pub(crate) fn from_absent(absent: Absent) -> Unwrapped {
         Unwrapped { kind: Kind::Absent(absent), name: String::new(), wrap: Arc::default(), pcap: None, core: 0 }
     }
@@ -69,6 +83,8 @@ impl Unwrapped {
         let port = match self.kind {
             Kind::Tap(fd) => Port::Tap(fd.into_queue(pool.clone())),
             Kind::Loop { mtu } => Port::Loop(Loopback::with_mtu(pool.clone(), mtu)),
+            #[cfg(feature = "dpdk")]
+            Kind::Dpdk(fd) => Port::Dpdk(Box::new(fd.into_queue(pool.clone()))),
             Kind::Absent(absent) => return Ok(Port::Absent(absent)),
             Kind::Replay(path) => Port::Other(Box::new(Replay::open(&path, pool.clone())?)),
         };
@@ -106,6 +122,7 @@ pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrap
     }
     let kinds = match spec {
         PortSpec::Tap(tap) => tap_kinds_or_fewer(tap, cores)?,
+        PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, None, cores)?,
         other => kinds(other, None, cores)?,
     };
     let wrap = Arc::new(wrap.clone());
@@ -176,11 +193,33 @@ fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>,
             let mtu = mtu.unwrap_or(MAX_IP_PACKET);
             Ok((0..cores).map(|_| Kind::Loop { mtu }).collect())
         }
+        PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, mtu, cores),
         PortSpec::Pcap(path) if cores == 1 => Ok(vec![Kind::Replay(path.clone())]),
         PortSpec::Pcap(_) => {
             Err(PortError::Misuse(format!("{spec} can feed one core only. Use --cores with one core.")))
         }
     }
+}
+
+#[cfg(feature = "dpdk")]
+fn dpdk_kinds(dpdk: &DpdkSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>, PortError> {
+    let dpdk = DpdkSpec { mtu: dpdk.mtu.or(mtu), ..dpdk.clone() };
+    let queues = clearway_dpdk::open(&dpdk, cores)?;
+    let absent =
+        queues.first().map(|queue| (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads()));
+    let mut kinds: Vec<Kind> = queues.into_iter().map(Kind::Dpdk).collect();
+    if let Some((count, mtu, mac, offloads)) = absent {
+        kinds.extend((0..count).map(|_| Kind::Absent(Absent::new(mtu, Some(mac), offloads))));
+    }
+    Ok(kinds)
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn dpdk_kinds(dpdk: &DpdkSpec, _mtu: Option<usize>, _cores: usize) -> Result<Vec<Kind>, PortError> {
+    Err(PortError::Misuse(format!(
+        "{dpdk}: this program was built without DPDK. Install libdpdk-dev and build it with: cargo build --release -p clearway-cli --features dpdk. \
+         Or use tap:NAME, which needs nothing installed."
+    )))
 }
 
 /// A loopback is one wire: what is sent on it is received from it.
@@ -198,6 +237,7 @@ pub fn describe(spec: &PortSpec) -> String {
     match spec {
         PortSpec::Tap(tap) if tap.mode == TapMode::Tun => format!("tun:{}", tap.name),
         PortSpec::Tap(tap) => format!("tap:{}", tap.name),
+        PortSpec::Dpdk(dpdk) => format!("dpdk:{}", dpdk.device),
         other => other.to_string(),
     }
 }

@@ -4,6 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
 use clearway_dev::{Absent, Dev, DevCounters, DevError, Fault, FaultSpec, FramePool, Loopback, Mac};
+#[cfg(feature = "dpdk")]
+use clearway_dpdk::DpdkQueue;
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
 use clearway_tap::TapQueue;
 
@@ -16,6 +18,9 @@ pub enum Port {
     Tap(TapQueue),
     /// The stack's link to itself.
     Loop(Loopback),
+    /// One queue of a device of DPDK's.
+    #[cfg(feature = "dpdk")]
+    Dpdk(Box<DpdkQueue>),
     /// The place of a queue that this core does not have.
     Absent(Absent),
     /// Anything else.
@@ -39,6 +44,8 @@ impl Port {
     pub fn into_unwrapped(self) -> Result<Unwrapped, Box<Port>> {
         match self {
             Port::Tap(queue) => Ok(Unwrapped::from_tap(queue.into_fd())),
+            #[cfg(feature = "dpdk")]
+            Port::Dpdk(queue) => Ok(Unwrapped::from_dpdk(queue.into_fd())),
             Port::Absent(absent) => Ok(Unwrapped::from_absent(absent)),
             other => Err(Box::new(other)),
         }
@@ -55,6 +62,8 @@ macro_rules! each {
         match $port {
             Port::Tap($dev) => $call,
             Port::Loop($dev) => $call,
+            #[cfg(feature = "dpdk")]
+            Port::Dpdk($dev) => $call,
             Port::Absent($dev) => $call,
             Port::Other($dev) => $call,
         }

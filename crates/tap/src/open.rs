@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
+use clearway_dev::device::mac_of_name;
 use clearway_dev::{DevError, Mac, TapMode, TapSpec};
 use clearway_pkt::Offloads;
 use clearway_wire::Cidr;
@@ -205,17 +206,6 @@ fn choose_mac(spec: &TapSpec) -> Result<Option<Mac>, DevError> {
             Ok(Some(ours))
         }
     }
-}
-
-/// A locally administered address (IEEE 802: the second lowest bit of the first byte) that is the same each time, so that a peer's
-/// neighbour table stays right when the program is started again.
-fn mac_of_name(name: &str) -> Mac {
-    // FNV-1a, 64 bits: enough to tell interface names apart.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    let [_, _, _, b, c, d, e, f] = hash.to_be_bytes();
-    Mac([0x02, b, c, d, e, f])
 }
 
 fn too_old(spec: &TapSpec, error: io::Error) -> DevError {

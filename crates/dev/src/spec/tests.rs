@@ -13,6 +13,9 @@ fn every_kind_of_port_is_read_and_prints_as_it_was_written() {
         "loop",
         "pcap:some/file,with:signs.pcap",
         "tap:x,queues=256,mtu=9000,mac=02:00:00:00:00:ff,offload=off",
+        "dpdk:net_memif0,role=server,socket=/tmp/m.sock",
+        "dpdk:0000:17:00.0",
+        "dpdk:net_tap0,iface=dtap0,mac=fixed,mtu=9000,mac=02:00:00:00:00:ff,offload=off",
     ] {
         assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
     }
@@ -45,12 +48,31 @@ fn errors_point_at_the_word() {
         ("loop:x", ":x"),
         ("pcap:", "pcap:"),
         ("veth:x", "veth"),
-        ("dpdk:net_memif0,role=server", "dpdk"),
+        ("dpdk", "dpdk"),
+        ("dpdk,role=server", "dpdk"),
+        ("dpdk:", "dpdk:"),
+        ("dpdk:net memif,role=server", "net memif"),
+        ("dpdk:net_null0,,a=b", ""),
+        ("dpdk:net_null0,mtu=67", "67"),
+        ("dpdk:net_null0,mac=01:00:00:00:00:00", "01:00:00:00:00:00"),
+        ("dpdk:net_null0,offload=maybe", "maybe"),
         ("", ""),
     ] {
         assert_eq!(error(text).0, word, "{text}");
     }
-    assert!(error("dpdk:0000:17:00.0").1.contains("built without DPDK"));
+}
+
+#[test]
+fn what_is_not_ours_in_a_dpdk_port_goes_to_the_driver() {
+    let PortSpec::Dpdk(spec) = "dpdk:net_vhost0,iface=/tmp/v,mtu=2000,queues=2,offload=off".parse().unwrap() else {
+        panic!()
+    };
+    assert_eq!((spec.device.as_str(), spec.args.as_str()), ("net_vhost0", "iface=/tmp/v,queues=2"));
+    assert_eq!((spec.mtu, spec.mac, spec.offload, spec.is_pci()), (Some(2_000), None, false, false));
+    assert_eq!((spec.arg("iface"), spec.arg("queues"), spec.arg("socket")), (Some("/tmp/v"), Some("2"), None));
+    for (device, is_pci) in [("0000:17:00.0", true), ("17:00.1", true), ("net_tap0", false), ("a:b:c.d", false)] {
+        assert_eq!(DpdkSpec::new(device, "").is_pci(), is_pci, "{device}");
+    }
 }
 
 #[test]

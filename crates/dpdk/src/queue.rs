@@ -1,0 +1,359 @@
+//! One queue of a device as a port.
+
+use std::cell::OnceCell;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_base::{Duration, Instant};
+use clearway_dev::device::max_frame;
+use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
+
+use crate::open::DpdkFd;
+use crate::sys::{Batch, Device, Outbox, Room, RxLane, ThreadNumber, TxLane, Work, ask};
+use crate::wake::Wake;
+
+thread_local! {
+    // DPDK keeps a few buffers back for each thread that it knows.
+    static NUMBER: OnceCell<ThreadNumber> = const { OnceCell::new() };
+}
+
+/// How often a link that is down is asked whether it is up again, and one that takes nothing whether it is down.
+const ASK_LINK: Duration = Duration::from_millis(1);
+
+/// How soon frames that the device did not take are offered again.
+const RETRY: Duration = Duration::from_micros(20);
+
+/// One queue of a device that a driver of DPDK drives, for one thread.
+///
+/// Received frames are copied once, out of DPDK's memory into the thread's frame buffers. A frame that is sent is written into DPDK's memory straight
+/// away. What a device does not take, because its ring is full, stays here until it does, and `reserve` gives no more room meanwhile.
+pub struct DpdkQueue {
+    // What owns buffers of DPDK's goes before the lanes, and with them the device.
+    room: Option<Room>,
+    outbox: Outbox,
+    batch: Batch,
+    rx: Option<RxLane>,
+    tx: Arc<Mutex<TxLane>>,
+    device: Arc<Device>,
+    port: String,
+    name: String,
+    core: usize,
+    mtu: usize,
+    mac: Mac,
+    offloads: Offloads,
+    data_room: usize,
+    interrupts: bool,
+    wake: Wake,
+    pool: FramePool,
+    /// The frame that is written when it is longer than one of DPDK's buffers.
+    long: Box<[u8]>,
+    /// Whether the room reserved last is `long`.
+    in_long: bool,
+    link: bool,
+    asked_link: Instant,
+    counters: DevCounters,
+}
+
+impl DpdkQueue {
+    pub(crate) fn new(fd: DpdkFd, pool: FramePool) -> DpdkQueue {
+        let DpdkFd { port, name, core, rx, tx, device, mtu, mac, offloads, data_room, interrupts } = fd;
+        let longest = max_frame(mtu, true).max(offloads.max_segmented_frame as usize);
+        let long = if longest > data_room { vec![0; longest].into_boxed_slice() } else { Box::default() };
+        DpdkQueue {
+            room: None,
+            outbox: Outbox::new(&device, core),
+            batch: Batch::new(),
+            rx,
+            tx,
+            port,
+            name,
+            core,
+            mtu,
+            mac,
+            offloads,
+            data_room,
+            interrupts,
+            wake: Wake::new(interrupts),
+            pool,
+            long,
+            in_long: false,
+            link: device.link(),
+            asked_link: Instant::ZERO,
+            counters: DevCounters::default(),
+            device,
+        }
+    }
+
+    /// The port's name without its options.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The queue on its way to another thread. What it has counted stays behind.
+    pub fn into_fd(self) -> DpdkFd {
+        let DpdkQueue { port, name, core, rx, tx, device, mtu, mac, offloads, data_room, interrupts, .. } = self;
+        DpdkFd { port, name, core, rx, tx, device, mtu, mac, offloads, data_room, interrupts }
+    }
+
+    /// Whether the link is up: the peer is there, the cable is plugged.
+    pub fn link(&self) -> bool {
+        self.device.link()
+    }
+
+    /// Every counter that the driver has, by its name there; they are those of the whole port.
+    pub fn driver_counters(&self) -> Vec<(String, u64)> {
+        self.device.xstats()
+    }
+
+    /// Buffers of DPDK's that are free in this queue's pool.
+    pub fn free_buffers(&self) -> usize {
+        self.device.free_buffers(self.core)
+    }
+
+    #[inline]
+    fn take_in(&mut self, burst: &mut Burst<PoolBuf>) {
+        for index in 0..self.batch.len() {
+            match take_one(&self.batch, index, &self.pool) {
+                Ok((buf, meta)) => {
+                    self.counters.received(buf.len());
+                    // No more frames were asked for than the burst has room for.
+                    let _ = burst.push(buf, meta);
+                }
+                Err(why) => self.counters.drop_rx(why),
+            }
+        }
+        self.batch.release();
+    }
+
+    /// Offers what waits to the device.
+    fn send(&mut self) {
+        if self.outbox.len() == 0 {
+            return;
+        }
+        enter();
+        let sent = self.tx.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox);
+        self.counters.tx_packets += sent.frames as u64;
+        self.counters.tx_bytes += sent.bytes;
+        for _ in 0..sent.refused {
+            self.counters.drop_tx(TxDrop::Refused);
+        }
+        if self.outbox.len() > 0 {
+            self.look_at_link();
+        }
+    }
+
+    /// The device took not everything: its ring is full, or nobody is at the other end, and then nothing is kept for him.
+    fn look_at_link(&mut self) {
+        let now = self.wake.now();
+        if now.since(self.asked_link) >= ASK_LINK || !self.asked_link.is_set() || self.asked_link == Instant::ZERO {
+            self.asked_link = now;
+            self.link = self.device.link();
+        }
+        if !self.link {
+            for _ in 0..self.outbox.clear() {
+                self.counters.drop_tx(TxDrop::LinkDown);
+            }
+        }
+    }
+
+    fn accept(&mut self, len: usize, meta: &TxMeta) -> Result<(), TxDrop> {
+        let room = self.room.take();
+        let in_long = std::mem::take(&mut self.in_long);
+        if meta.segmentation == Segmentation::None && len > max_frame(self.mtu, true) {
+            return Err(TxDrop::TooLong);
+        }
+        if in_long {
+            let frame = self.long.get(..len).ok_or(TxDrop::BadRequest)?;
+            let work = work_of(frame, meta)?;
+            return if self.outbox.push_long(frame, work) { Ok(()) } else { Err(TxDrop::NoBuffer) };
+        }
+        let room = room.ok_or(TxDrop::BadRequest)?;
+        let frame = room.bytes().get(..len).ok_or(TxDrop::BadRequest)?;
+        let work = work_of(frame, meta)?;
+        self.outbox.push(room, len, work);
+        Ok(())
+    }
+}
+
+/// DPDK knows the thread from here on.
+#[inline]
+fn enter() {
+    NUMBER.with(|number| {
+        number.get_or_init(ThreadNumber::take);
+    });
+}
+
+#[inline]
+fn take_one(batch: &Batch, index: usize, pool: &FramePool) -> Result<(PoolBuf, RxMeta), RxDrop> {
+    let len = batch.frame_len(index);
+    let Some(mut buf) = pool.take(len) else {
+        return Err(if len > pool.max_frame() { RxDrop::TooLong } else { RxDrop::NoBuffer });
+    };
+    buf.truncate(len);
+    if batch.copy(index, buf.bytes_mut()) != len {
+        return Err(RxDrop::BadHeader);
+    }
+    let seen = batch.seen(index);
+    let checksum = match seen.checksum {
+        None => Checksum::Unknown,
+        Some(true) => Checksum::Good,
+        Some(false) => Checksum::Bad,
+    };
+    Ok((buf, RxMeta { checksum, segment_size: seen.segment_size, rss_hash: seen.hash, ..RxMeta::default() }))
+}
+
+/// What the device is asked for, in the words that DPDK wants: the lengths of the headers.
+#[inline]
+fn work_of(frame: &[u8], meta: &TxMeta) -> Result<Work, TxDrop> {
+    if meta.checksum_start == 0 && meta.segmentation == Segmentation::None {
+        return Ok(Work::default());
+    }
+    let (mut ethertype, mut l2_len) = (ethertype_at(frame, 12)?, 14);
+    // IEEE 802.1Q and 802.1ad: a tag stands between the addresses and the type.
+    while matches!(ethertype, 0x8100 | 0x88a8) && l2_len < 22 {
+        ethertype = ethertype_at(frame, l2_len + 2)?;
+        l2_len += 4;
+    }
+    let l3_len = usize::from(meta.checksum_start).checked_sub(l2_len).ok_or(TxDrop::BadRequest)?;
+    let mut flags = ask::CHECKSUM;
+    match ethertype {
+        0x0800 => flags |= ask::IPV4,
+        0x86dd => {}
+        _ => return Err(TxDrop::BadRequest),
+    }
+    if meta.checksum_offset == 6 {
+        flags |= ask::UDP;
+    }
+    let mut work = Work { flags, l2_len: l2_len as u8, l3_len: byte(l3_len)?, ..Work::default() };
+    if let Segmentation::Tcp(size) | Segmentation::Udp(size) = meta.segmentation {
+        let l4_len = usize::from(meta.header_len).checked_sub(usize::from(meta.checksum_start));
+        work.flags |= ask::CUT;
+        work.l4_len = byte(l4_len.ok_or(TxDrop::BadRequest)?)?;
+        work.segment_size = size;
+    }
+    Ok(work)
+}
+
+fn ethertype_at(frame: &[u8], at: usize) -> Result<u16, TxDrop> {
+    let bytes = frame.get(at..).and_then(|bytes| bytes.first_chunk()).ok_or(TxDrop::BadRequest)?;
+    Ok(u16::from_be_bytes(*bytes))
+}
+
+fn byte(len: usize) -> Result<u8, TxDrop> {
+    u8::try_from(len).map_err(|_| TxDrop::BadRequest)
+}
+
+impl Dev for DpdkQueue {
+    type Buf = PoolBuf;
+
+    fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
+        enter();
+        let Some(lane) = &mut self.rx else { return Ok(()) };
+        self.wake.before_look(lane);
+        lane.receive(&mut self.batch, burst.room());
+        if self.batch.len() == 0 && self.wake.got_none(lane) {
+            lane.receive(&mut self.batch, burst.room());
+        }
+        if self.batch.len() > 0 {
+            self.wake.got_some(lane);
+            self.take_in(burst);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.in_long = false;
+        if self.outbox.is_full() {
+            self.send();
+            if self.outbox.is_full() {
+                return None;
+            }
+        }
+        if len > self.data_room {
+            self.room = None;
+            if len > self.long.len() {
+                return None;
+            }
+            self.in_long = true;
+            return Some(&mut self.long);
+        }
+        if self.room.is_none() {
+            self.room = self.outbox.room();
+        }
+        self.room.as_mut().map(Room::bytes_mut)
+    }
+
+    fn commit(&mut self, len: usize, meta: TxMeta) {
+        if let Err(why) = self.accept(len, &meta) {
+            self.counters.drop_tx(why);
+        }
+        if self.outbox.is_full() {
+            self.send();
+        }
+    }
+
+    fn reserved(&self) -> &[u8] {
+        if self.in_long { &self.long } else { self.room.as_ref().map_or(&[], Room::bytes) }
+    }
+
+    fn flush(&mut self) {
+        self.send();
+    }
+
+    fn offloads(&self) -> Offloads {
+        self.offloads
+    }
+
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
+        let refused = |what: String| DevError::new(&self.port, what, "Give the MTU when the port is made, with mtu=");
+        let as_u16 = u16::try_from(mtu).map_err(|_| refused(format!("no device carries an MTU of {mtu}")))?;
+        if max_frame(mtu, true) > self.data_room.max(self.long.len()) {
+            return Err(refused(format!("its buffers were made for an MTU of {}, too small for {mtu}", self.mtu)));
+        }
+        let set = self.device.set_mtu(as_u16);
+        set.map_err(|error| refused(format!("its MTU is {} and cannot be set to {mtu}", self.mtu)).with_source(error))?;
+        self.mtu = mtu;
+        Ok(())
+    }
+
+    fn mac(&self) -> Option<Mac> {
+        Some(self.mac)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wake.fd()
+    }
+
+    /// A queue without interrupts says when it shall be looked at, so its owner may sleep until then.
+    fn must_poll(&self) -> bool {
+        false
+    }
+
+    /// What the device itself has lost is known of the whole port only, and told by its first queue.
+    fn counters(&self) -> DevCounters {
+        let mut counters = self.counters;
+        if self.core == 0 {
+            let lost = self.device.stats();
+            counters.rx_drops[RxDrop::Missed as usize] += lost.missed + lost.rx_no_buffer;
+            counters.rx_drops[RxDrop::DeviceError as usize] += lost.rx_errors;
+            counters.tx_drops[TxDrop::Refused as usize] += lost.tx_errors;
+        }
+        counters
+    }
+
+    #[inline]
+    fn set_now(&mut self, now: Instant) {
+        self.wake.set_now(now);
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let look = if self.rx.is_some() { self.wake.deadline() } else { Instant::NEVER };
+        if self.outbox.len() > 0 { look.min(self.wake.now() + RETRY) } else { look }
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether and how a queue wakes its owner.
+//!
+//! A driver's interrupt costs the sender a system call for each burst, so it is only turned on when a queue has been quiet for a while. A queue whose
+//! driver has none is looked at again after pauses that grow while it stays quiet.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use clearway_base::{Duration, Instant};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollTimeout};
+
+use crate::sys::RxLane;
+
+/// How long a queue has to be quiet before its interrupt is turned on.
+const QUIET: Duration = Duration::from_micros(100);
+
+/// The shortest and the longest pause between two looks at a queue without interrupts.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// A queue that would wake us is still looked at so often: its link may have changed, and its descriptor with it.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How one queue wakes its owner.
+pub(crate) struct Wake {
+    // Readable when the queue's descriptor has rung. The driver's may change with its peer, so the owner sees only this one.
+    epoll: Option<Epoll>,
+    armed: bool,
+    now: Instant,
+    // When a frame last came.
+    busy: Instant,
+    // While armed: when to look again all the same. Otherwise: when to try again to arm.
+    until: Instant,
+}
+
+impl Wake {
+    /// `interrupts` says whether the driver may have them.
+    pub(crate) fn new(interrupts: bool) -> Wake {
+        let epoll = if interrupts { Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok() } else { None };
+        Wake { epoll, armed: false, now: Instant::ZERO, busy: Instant::ZERO, until: Instant::ZERO }
+    }
+
+    #[inline]
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Before the queue is looked at: the descriptor of a peer who is gone would stay silent for ever, so it is asked for anew now and then.
+    #[inline]
+    pub(crate) fn before_look(&mut self, lane: &mut RxLane) {
+        if self.armed && self.now >= self.until {
+            self.disarm(lane);
+        }
+    }
+
+    /// Frames came.
+    #[inline]
+    pub(crate) fn got_some(&mut self, lane: &mut RxLane) {
+        self.busy = self.now;
+        if self.armed {
+            self.disarm(lane);
+        }
+    }
+
+    /// No frame came. Answers whether the interrupt was just turned on, so that the queue has to be looked at once more.
+    #[inline]
+    pub(crate) fn got_none(&mut self, lane: &mut RxLane) -> bool {
+        let worth_it = !self.armed && self.epoll.is_some();
+        worth_it && self.now >= self.until && self.now.since(self.busy) >= QUIET && self.arm(lane)
+    }
+
+    #[inline(never)]
+    fn arm(&mut self, lane: &mut RxLane) -> bool {
+        self.until = self.now + GLANCE;
+        let Some(epoll) = &self.epoll else { return false };
+        if !lane.interrupt(true) {
+            return false;
+        }
+        self.armed = lane.watch(epoll);
+        if self.armed {
+            // What rang before is heard by the look that follows.
+            silence(epoll);
+        } else {
+            lane.interrupt(false);
+        }
+        self.armed
+    }
+
+    #[inline(never)]
+    fn disarm(&mut self, lane: &mut RxLane) {
+        self.armed = false;
+        lane.interrupt(false);
+        if let Some(epoll) = &self.epoll {
+            silence(epoll);
+        }
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.epoll.as_ref().map(|epoll| epoll.0.as_fd())
+    }
+
+    /// When the queue has to be looked at though nothing wakes its owner.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Instant {
+        if self.armed {
+            return self.until;
+        }
+        let quiet = self.now.since(self.busy);
+        self.now + quiet.per(4).max(PAUSE.0).min(PAUSE.1)
+    }
+}
+
+/// The descriptors in it are watched for edges, so what has rung is forgotten when it was asked for once.
+fn silence(epoll: &Epoll) {
+    let _ = epoll.wait(&mut [EpollEvent::empty(); 4], EpollTimeout::ZERO);
+}
