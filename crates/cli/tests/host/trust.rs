@@ -1,5 +1,8 @@
 //! Programs that mean harm.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER};
 
 /// Finds the memory that it shares with the host, and writes random bytes all over it, again and again.
@@ -31,13 +34,14 @@ os._exit(0)
 
 #[test]
 fn a_scribbler_is_cut_off_and_nobody_else_notices() {
-    let seconds = std::env::var("SCRIBBLE_SECONDS").unwrap_or_else(|_| "3".to_string());
+    let seconds: u32 = std::env::var("SCRIBBLE_SECONDS").map_or(3, |text| text.parse().unwrap());
     let host = Host::new();
     let mut server = host.iperf_server(&[]);
-    let time = (seconds.parse::<u32>().unwrap() + 3).to_string();
+    let time = (seconds + 3).to_string();
     let mut client = host.spawn(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", &time, "-J"]);
-    let mut scribbler = host.spawn(IN_SERVER, "python3", &["-u", "-c", SCRIBBLER, &seconds]);
+    let mut scribbler = host.spawn(IN_SERVER, "python3", &["-u", "-c", SCRIBBLER, &seconds.to_string()]);
     scribbler.await_text("scribbling");
+    sleep(Duration::from_secs(seconds.into()));
     assert!(scribbler.ends(), "the scribbler hangs");
     let report: serde_json::Value = serde_json::from_str(&client.succeed()).unwrap();
     server.succeed();
