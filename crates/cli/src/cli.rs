@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bulk, ctl, http, run, up};
+use crate::{bulk, ctl, http, pktgen, reflect, run, up};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -33,6 +33,10 @@ enum Command {
     Http(Box<http::Args>),
     /// Measure one-way transfers, over our stack or over the kernel's
     Bulk(Box<bulk::Args>),
+    /// Send back every frame that comes to a port
+    Reflect(Box<reflect::Args>),
+    /// Send numbered frames to a port, and count and time what comes back
+    Pktgen(Box<pktgen::Args>),
     /// Print the version and what was built in
     Version,
     /// Print a completion script for a shell
@@ -60,6 +64,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Explain(args) => ctl::explain(*args),
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
+        Command::Reflect(args) => reflect::run(*args),
+        Command::Pktgen(args) => pktgen::run(*args),
         Command::Version => version(),
         Command::Completions { shell } => completions(shell),
     };

@@ -2,12 +2,15 @@
 
 mod bulk;
 mod cli;
+mod crew;
 mod ctl;
 mod error;
 mod figures;
 mod http;
 mod kernel;
 mod net;
+mod pktgen;
+mod reflect;
 mod run;
 mod signals;
 mod team;

@@ -1,0 +1,194 @@
+//! `clearway reflect`: sends back every frame that comes.
+
+use std::time::Duration;
+
+use clearway_base::Instant;
+use clearway_dev::{Dev as _, DevCounters, DevError, RxDrop, TxDrop};
+use clearway_engine::Clock;
+use clearway_pkt::{Burst, PoolBuf};
+use clearway_ports::Port;
+use clearway_traffic::{Mirror, Reflected, Reflector};
+use serde_json::{Map, Value, json};
+
+use crate::crew::{self, Crew, CrewArgs, Work};
+use crate::figures::{self, Form, gbit, per_second};
+use crate::signals::Signals;
+
+/// Send back every frame that comes to a port, with its addresses exchanged.
+///
+/// Each queue has a thread of its own. Frames to a group cannot go back with exchanged addresses, and are dropped; --as-is returns them too.
+///
+/// Examples:
+///   clearway reflect --port tap:clearway0
+///   clearway reflect --port tap:clearway0 --l3 --cores 0,1
+///   clearway reflect --port dpdk:net_memif0,role=server,socket=/tmp/m.sock --as-is
+#[derive(clap::Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    crew: CrewArgs,
+
+    /// Exchange IP addresses and the ports of TCP and UDP too
+    #[arg(long, conflicts_with = "as_is")]
+    l3: bool,
+
+    /// Exchange nothing: frames go back as they came
+    #[arg(long)]
+    as_is: bool,
+
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = figures::seconds)]
+    seconds: Option<Duration>,
+
+    /// Print figures as JSON, an object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one queue did.
+#[derive(Clone, Default)]
+struct Report {
+    counts: Reflected,
+    dev: DevCounters,
+}
+
+struct Queue(Reflector);
+
+impl Work for Queue {
+    type Report = Report;
+
+    fn turn(&mut self, now: Instant, dev: &mut Port, burst: &mut Burst<PoolBuf>) -> Result<bool, DevError> {
+        self.0.turn(now, dev, burst)
+    }
+
+    fn next_due(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    fn report(&self, dev: &Port) -> Report {
+        Report { counts: *self.0.counts(), dev: dev.counters() }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let form = Form::choose(args.json);
+    let mirror = match (args.as_is, args.l3) {
+        (true, _) => Mirror::AsIs,
+        (_, true) => Mirror::Addresses,
+        _ => Mirror::Macs,
+    };
+    let make = |_, _: &Port| Ok(Queue(Reflector::new(mirror)));
+    let ended = crew::run(&args.crew, make, |crew, signals| watch(&args, form, mirror, crew, signals))?;
+    match ended {
+        Some((seconds, reports)) => summary(form, seconds, &reports),
+        None => Ok(()),
+    }
+}
+
+fn sum(reports: &[Report]) -> Reflected {
+    let mut sum = Reflected::default();
+    reports.iter().for_each(|report| sum.add(&report.counts));
+    sum
+}
+
+/// Tells of each second; answers with how long it took.
+fn watch(args: &Args, form: Form, mirror: Mirror, crew: &Crew<Report>, signals: &Signals) -> anyhow::Result<f64> {
+    let port = clearway_ports::describe(&args.crew.port);
+    let (queues, places) = (args.crew.threads(), args.crew.places());
+    let what = match mirror {
+        Mirror::AsIs => "as they are",
+        Mirror::Macs => "with MAC addresses exchanged",
+        Mirror::Addresses => "with MAC and IP addresses and ports exchanged",
+    };
+    if form == Form::Json {
+        let cores = args.crew.cores.as_ref().map(|cores| cores.list().to_vec());
+        figures::json(&json!({ "event": "ready", "port": port, "queues": queues, "cores": cores }))?;
+    } else {
+        let queues = if queues == 1 { "1 queue".into() } else { format!("{queues} queues") };
+        figures::line(&format!("Sending frames of {port} back {what}: {queues} on {places}"))?;
+    }
+    let mut clock = Clock::new();
+    let start = clock.read().now;
+    let end = args.seconds.map_or(Instant::NEVER, |seconds| start + seconds.into());
+    let (mut last, mut before) = (start, Reflected::default());
+    loop {
+        let now = clock.read().now;
+        let second = last + clearway_base::Duration::from_secs(1);
+        if now >= end || !crew.is_whole() {
+            break;
+        }
+        if now >= second {
+            let counts = sum(&crew.reports());
+            let seconds = now.since(last).as_nanos() as f64 / 1e9;
+            tell_second(form, seconds, &counts, &before)?;
+            (last, before) = (now, counts);
+            continue;
+        }
+        if crew.wait(signals, second.min(end).since(now))? {
+            break;
+        }
+    }
+    Ok(clock.read().now.since(start).as_nanos() as f64 / 1e9)
+}
+
+fn tell_second(form: Form, seconds: f64, now: &Reflected, before: &Reflected) -> anyhow::Result<()> {
+    let mpps = |now: u64, before: u64| per_second(now - before, seconds) / 1e6;
+    let (rx, tx) = (mpps(now.frames, before.frames), mpps(now.returned, before.returned));
+    let (rx_bits, tx_bits) = (
+        gbit(now.bytes - before.bytes, seconds) * 1e3,
+        gbit(now.returned_bytes - before.returned_bytes, seconds) * 1e3,
+    );
+    let kept = (now.frames - now.returned) - (before.frames - before.returned);
+    match form {
+        Form::Quiet => Ok(()),
+        Form::Live => Ok(figures::line(&format!(
+            "in {rx:>8.3} Mpps {rx_bits:>9.1} Mbit/s   back {tx:>8.3} Mpps {tx_bits:>9.1} Mbit/s   {kept} not returned"
+        ))?),
+        Form::Json => figures::json(&json!({
+            "event": "second", "seconds": seconds, "rx_mpps": rx, "tx_mpps": tx, "rx_mbit_per_s": rx_bits, "tx_mbit_per_s": tx_bits,
+            "not_returned": kept,
+        })),
+    }
+}
+
+/// Every reason why frames were lost at a port, with the count, those that never happened left out.
+pub(crate) fn port_drops(all: impl Iterator<Item = DevCounters>) -> Map<String, Value> {
+    let mut dev = DevCounters::default();
+    all.for_each(|counters| dev.add(&counters));
+    let rx = RxDrop::ALL.iter().map(|why| (format!("port-rx-{}", why.name()), dev.rx_dropped(*why)));
+    let tx = TxDrop::ALL.iter().map(|why| (format!("port-tx-{}", why.name()), dev.tx_dropped(*why)));
+    rx.chain(tx).filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.into())).collect()
+}
+
+fn summary(form: Form, seconds: f64, reports: &[Report]) -> anyhow::Result<()> {
+    let all = sum(reports);
+    let mut reasons = port_drops(reports.iter().map(|report| report.dev));
+    for (name, count) in all.lost().into_iter().filter(|(_, count)| *count > 0) {
+        reasons.insert(name.into(), count.into());
+    }
+    if form == Form::Json {
+        let queues: Vec<Value> = reports
+            .iter()
+            .map(|report| json!({ "frames": report.counts.frames, "returned": report.counts.returned }))
+            .collect();
+        return figures::json(&json!({
+            "event": "summary", "seconds": seconds, "frames": all.frames, "bytes": all.bytes, "returned": all.returned,
+            "returned_bytes": all.returned_bytes, "queues": queues, "drops_by_reason": reasons,
+        }));
+    }
+    figures::line(&format!(
+        "\n{} frames ({} bytes) in {seconds:.1} s, {} went back ({:.3} Mpps)",
+        all.frames,
+        all.bytes,
+        all.returned,
+        per_second(all.returned, seconds) / 1e6
+    ))?;
+    for (index, report) in reports.iter().enumerate() {
+        figures::line(&format!("  queue {index}: {} in, {} back", report.counts.frames, report.counts.returned))?;
+    }
+    for (reason, count) in reasons {
+        figures::line(&format!("  dropped, {reason}: {count}"))?;
+    }
+    Ok(())
+}
