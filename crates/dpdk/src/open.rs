@@ -133,7 +133,10 @@ fn configure(spec: &DpdkSpec, info: &Info, mtu: usize, queues: u16, promiscuous:
     let chains = info.can & ability::RX_CHAINS != 0 && info.can & ability::TX_CHAINS != 0;
     let data_room = if chains { DATA_ROOM } else { frame.max(DATA_ROOM) };
     let mut want = ability::RX_CHAINS | ability::TX_CHAINS | ability::RSS | ability::RX_INTERRUPT;
-    if spec.offload {
+    if spec.offload && info.driver() == "net_tap" {
+        // It counts the Ethernet header to the MTU when it cuts, and so refuses full segments for ever; the stack makes them itself.
+        want |= ability::TX_CHECKSUM | ability::RX_CHECKSUM;
+    } else if spec.offload {
         want |= ability::TX_CHECKSUM | ability::TX_TSO | ability::TX_USO | ability::RX_CHECKSUM | ability::RX_LRO;
     }
     Config {
@@ -188,9 +191,11 @@ fn choose_mtu(spec: &DpdkSpec, info: &Info) -> Result<usize, DevError> {
 /// Our address, and whether it is the one that the device has.
 fn choose_mac(spec: &DpdkSpec, info: &Info) -> (Mac, bool) {
     let own = Mac(info.mac);
-    // A card's address is its own, and so is that of an interface of the kernel that we look into. The others make one up, the same for all of them
-    // or another at each start; and at the other end of net_tap's interface stands the kernel, with that address.
-    let real = spec.is_pci() || spec.device.starts_with("net_af_");
+    // A card's address is its own, also when we look at it through the kernel. The others make one up, the same for all of them or another at each
+    // start, or it is the kernel's: at the other end of net_tap's interface stands the kernel with that address, and on an interface that has no
+    // card behind it the kernel's own IPv6 address would be derived from the same address as ours.
+    let card = |name: &str| Path::new("/sys/class/net").join(name).join("device").exists();
+    let real = spec.is_pci() || (spec.device.starts_with("net_af_") && spec.arg("iface").is_some_and(card));
     let usable = own != Mac::ZERO && !own.is_multicast();
     let mac = match spec.mac {
         Some(mac) => mac,

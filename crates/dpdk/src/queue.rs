@@ -21,6 +21,9 @@ thread_local! {
 /// How often a link that is down is asked whether it is up again, and one that takes nothing whether it is down.
 const ASK_LINK: Duration = Duration::from_millis(1);
 
+/// How long a device may take nothing at all. Its peer sleeps, or it does not like the first frame.
+const STUCK: Duration = Duration::from_millis(500);
+
 /// How soon frames that the device did not take are offered again.
 const RETRY: Duration = Duration::from_micros(20);
 
@@ -52,6 +55,8 @@ pub struct DpdkQueue {
     in_long: bool,
     link: bool,
     asked_link: Instant,
+    /// When nothing waited, or the device took something.
+    took_some: Instant,
     counters: DevCounters,
 }
 
@@ -80,6 +85,7 @@ impl DpdkQueue {
             in_long: false,
             link: device.link(),
             asked_link: Instant::ZERO,
+            took_some: Instant::ZERO,
             counters: DevCounters::default(),
             device,
         }
@@ -129,12 +135,16 @@ impl DpdkQueue {
     /// Offers what waits to the device.
     fn send(&mut self) {
         if self.outbox.len() == 0 {
+            self.took_some = self.wake.now();
             return;
         }
         enter();
         let sent = self.tx.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox);
         self.counters.tx_packets += sent.frames as u64;
         self.counters.tx_bytes += sent.bytes;
+        if sent.frames > 0 {
+            self.took_some = self.wake.now();
+        }
         for _ in 0..sent.refused {
             self.counters.drop_tx(TxDrop::Refused);
         }
@@ -146,14 +156,17 @@ impl DpdkQueue {
     /// The device took not everything: its ring is full, or nobody is at the other end, and then nothing is kept for him.
     fn look_at_link(&mut self) {
         let now = self.wake.now();
-        if now.since(self.asked_link) >= ASK_LINK || !self.asked_link.is_set() || self.asked_link == Instant::ZERO {
+        if now.since(self.asked_link) >= ASK_LINK || self.asked_link == Instant::ZERO {
             self.asked_link = now;
             self.link = self.device.link();
         }
-        if !self.link {
-            for _ in 0..self.outbox.clear() {
-                self.counters.drop_tx(TxDrop::LinkDown);
-            }
+        let why = match self.link {
+            false => TxDrop::LinkDown,
+            true if now.since(self.took_some) >= STUCK => TxDrop::QueueFull,
+            true => return,
+        };
+        for _ in 0..self.outbox.clear() {
+            self.counters.drop_tx(why);
         }
     }
 
@@ -342,7 +355,6 @@ impl Dev for DpdkQueue {
             let lost = self.device.stats();
             counters.rx_drops[RxDrop::Missed as usize] += lost.missed + lost.rx_no_buffer;
             counters.rx_drops[RxDrop::DeviceError as usize] += lost.rx_errors;
-            counters.tx_drops[TxDrop::Refused as usize] += lost.tx_errors;
         }
         counters
     }

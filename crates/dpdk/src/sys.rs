@@ -146,7 +146,8 @@ pub(crate) struct Stats {
     pub(crate) missed: u64,
     pub(crate) rx_errors: u64,
     pub(crate) rx_no_buffer: u64,
-    pub(crate) tx_errors: u64,
+    // Drivers count attempts here that are made again.
+    _tx_errors: u64,
 }
 
 #[repr(C)]

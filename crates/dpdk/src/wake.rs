@@ -19,6 +19,15 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_m
 /// A queue that would wake us is still looked at so often: its link may have changed, and its descriptor with it.
 const GLANCE: Duration = Duration::from_millis(50);
 
+/// Some drivers ring a little before they have the frame, so a queue that rang and is empty is looked at again for so long.
+const ECHO: Duration = Duration::from_millis(2);
+
+/// Looks in one [`GLANCE`] that show that the owner does not sleep at all, and needs no interrupt.
+const LOOKS: u32 = 64;
+
+/// How long such an owner is left alone with it.
+const AWAKE: Duration = Duration::from_secs(1);
+
 /// How one queue wakes its owner.
 pub(crate) struct Wake {
     // Readable when the queue's descriptor has rung. The driver's may change with its peer, so the owner sees only this one.
@@ -29,13 +38,17 @@ pub(crate) struct Wake {
     busy: Instant,
     // While armed: when to look again all the same. Otherwise: when to try again to arm.
     until: Instant,
+    // When the interrupt last rang while it was on.
+    heard: Instant,
+    // Looks in vain since it was turned on.
+    looks: u32,
 }
 
 impl Wake {
     /// `interrupts` says whether the driver may have them.
     pub(crate) fn new(interrupts: bool) -> Wake {
         let epoll = if interrupts { Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok() } else { None };
-        Wake { epoll, armed: false, now: Instant::ZERO, busy: Instant::ZERO, until: Instant::ZERO }
+        Wake { epoll, armed: false, now: Instant::ZERO, busy: Instant::ZERO, until: Instant::ZERO, heard: Instant::ZERO, looks: 0 }
     }
 
     #[inline]
@@ -51,7 +64,21 @@ impl Wake {
     /// Before the queue is looked at: the descriptor of a peer who is gone would stay silent for ever, so it is asked for anew now and then.
     #[inline]
     pub(crate) fn before_look(&mut self, lane: &mut RxLane) {
-        if self.armed && self.now >= self.until {
+        if self.armed {
+            self.listen(lane);
+        }
+    }
+
+    #[inline(never)]
+    fn listen(&mut self, lane: &mut RxLane) {
+        if self.epoll.as_ref().is_some_and(silence) {
+            self.heard = self.now;
+        }
+        self.looks += 1;
+        if self.looks > LOOKS {
+            self.disarm(lane);
+            self.until = self.now + AWAKE;
+        } else if self.now >= self.until {
             self.disarm(lane);
         }
     }
@@ -80,9 +107,10 @@ impl Wake {
             return false;
         }
         self.armed = lane.watch(epoll);
+        self.looks = 0;
         if self.armed {
             // What rang before is heard by the look that follows.
-            silence(epoll);
+            let _ = silence(epoll);
         } else {
             lane.interrupt(false);
         }
@@ -94,7 +122,7 @@ impl Wake {
         self.armed = false;
         lane.interrupt(false);
         if let Some(epoll) = &self.epoll {
-            silence(epoll);
+            let _ = silence(epoll);
         }
     }
 
@@ -105,7 +133,7 @@ impl Wake {
     /// When the queue has to be looked at though nothing wakes its owner.
     #[inline]
     pub(crate) fn deadline(&self) -> Instant {
-        if self.armed {
+        if self.armed && self.now.since(self.heard) >= ECHO {
             return self.until;
         }
         let quiet = self.now.since(self.busy);
@@ -113,7 +141,7 @@ impl Wake {
     }
 }
 
-/// The descriptors in it are watched for edges, so what has rung is forgotten when it was asked for once.
-fn silence(epoll: &Epoll) {
-    let _ = epoll.wait(&mut [EpollEvent::empty(); 4], EpollTimeout::ZERO);
+/// Answers whether it rang. The descriptors in it are watched for edges, so what has rung is forgotten when it was asked for once.
+fn silence(epoll: &Epoll) -> bool {
+    epoll.wait(&mut [EpollEvent::empty(); 4], EpollTimeout::ZERO).is_ok_and(|rung| rung > 0)
 }
