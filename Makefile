@@ -10,7 +10,7 @@ export MALLOC_CONF ?= thp:always,metadata_thp:always
 PACKAGES := \
 	build-essential pkg-config ca-certificates curl \
 	iproute2 iputils-ping procps ethtool jq \
-	wrk iperf3 nmap tcpdump valgrind python3 \
+	wrk iperf3 nmap tcpdump tshark valgrind python3 \
 	libdpdk-dev dpdk-dev
 
 .DEFAULT_GOAL := help

@@ -6,4 +6,6 @@ mod bulk;
 mod flood;
 mod http;
 mod load;
+#[path = "../common/netns.rs"]
+mod netns;
 mod world;

@@ -2,10 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +12,9 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+pub(crate) use crate::netns::root;
+use crate::netns::{Netns, or_skip};
 
 /// The kernel's side of the device.
 pub(crate) const KERNEL_V4: &str = "10.99.0.1";
@@ -32,39 +33,15 @@ pub(crate) const TAP: &str = "cw0";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether we are root; every test begins with this, and ends there when it is false.
-pub(crate) fn root() -> bool {
-    // Our own folder of the kernel's belongs to the user that we are.
-    let uid = std::fs::metadata("/proc/self").unwrap().uid();
-    or_skip(uid == 0, "making a network namespace needs root. Run these tests as root.")
-}
-
 /// Whether there are this many cores to run on.
 pub(crate) fn cores(count: usize) -> bool {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     or_skip(cores >= count, &format!("it needs {count} cores, and may run on {cores}."))
 }
 
-/// A test that did nothing must not look as if it had held. So this says so where the harness does not swallow it, and with `CI` set,
-/// where somebody relies on the tests having run, it is a failure.
-fn or_skip(can_run: bool, why_not: &str) -> bool {
-    if !can_run {
-        let name = thread::current().name().unwrap_or("a test").to_string();
-        assert!(!in_ci(), "{name} cannot run, and with CI set it may not be skipped: {why_not}");
-        // Not `eprintln!`: the harness keeps that to itself when a test ends well.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why_not}");
-    }
-    can_run
-}
-
-/// Whether `CI` is set, as every service that builds for others sets it; `CI=` and `CI=false` are the same as without.
-fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false")
-}
-
 /// A namespace of its own, with a TAP device that the kernel has addresses on.
 pub(crate) struct World {
-    pub(crate) name: String,
+    netns: Netns,
     pub(crate) folder: PathBuf,
 }
 
@@ -75,49 +52,34 @@ impl World {
 
     /// `mode` as `ip tuntap` has it, such as `mode tap multi_queue`.
     pub(crate) fn with(mode: &str) -> World {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cwe2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(&name);
+        let netns = Netns::new("cwe2e");
+        let folder = std::env::temp_dir().join(&netns.name);
         std::fs::create_dir_all(&folder).unwrap();
-        run("ip", &["netns", "add", &name]);
-        let world = World { name, folder };
-        for line in [
-            "link set lo up".to_string(),
-            format!("tuntap add dev {TAP} {mode}"),
-            format!("addr add {KERNEL_V4}/24 dev {TAP}"),
-            format!("addr add {KERNEL_V6}/64 dev {TAP} nodad"),
-            format!("link set {TAP} up"),
-        ] {
-            let mut args = vec!["-n", &world.name];
-            args.extend(line.split(' '));
-            run("ip", &args);
-        }
-        world
-    }
-
-    /// A command that runs in the namespace.
-    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, program]).args(args);
-        command
+        netns.ip(&format!("tuntap add dev {TAP} {mode}"));
+        netns.ip(&format!("addr add {KERNEL_V4}/24 dev {TAP}"));
+        netns.ip(&format!("addr add {KERNEL_V6}/64 dev {TAP} nodad"));
+        netns.ip(&format!("link set {TAP} up"));
+        World { netns, folder }
     }
 
     /// Runs a program in the namespace to its end.
     pub(crate) fn run(&self, program: &str, args: &[&str]) -> Output {
-        self.command(program, args).stdin(Stdio::null()).output().unwrap()
+        self.netns.run(program, args)
     }
 
     /// The same, when it has to succeed; its output.
     pub(crate) fn text(&self, program: &str, args: &[&str]) -> String {
-        let output = self.run(program, args);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{program} {args:?}: {}\n{out}{err}", output.status);
-        out.into_owned()
+        self.netns.text(program, args)
+    }
+
+    /// A command that runs in the namespace.
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        self.netns.command(program, args)
     }
 
     /// Runs `work` in a thread that lives in the namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let file = std::fs::File::open(format!("/run/netns/{}", self.name)).unwrap();
+        let file = std::fs::File::open(format!("/run/netns/{}", self.netns.name)).unwrap();
         thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 setns(file, CloneFlags::CLONE_NEWNET).unwrap();
@@ -183,7 +145,6 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -270,11 +231,6 @@ impl Drop for Server {
             let _ = self.child.wait();
         }
     }
-}
-
-fn run(program: &str, args: &[&str]) {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Reads until the other side closes or resets.

@@ -3,7 +3,10 @@
 
 mod chapter;
 mod death;
+mod ethernet;
 mod iperf;
+#[path = "../common/netns.rs"]
+mod netns;
 mod programs;
 mod trust;
 mod world;

@@ -12,6 +12,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::netns::Netns;
+
 /// The address of the namespace `server`; that of the namespace `client` is 172.16.2.1.
 pub(crate) const SERVER: &str = "172.16.1.1";
 /// The same in IPv6.
@@ -86,6 +88,18 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 impl Host {
+    /// A host whose devices are in a network namespace, with these commands to begin with.
+    pub(crate) fn inside(netns: &Netns, commands: &[&str]) -> Host {
+        let folder = folder();
+        let script = folder.join("script");
+        fs::write(&script, commands.join("\n")).unwrap();
+        let command = netns.command(env!("CARGO_BIN_EXE_clearway"), &["up", "--script", script.to_str().unwrap()]);
+        let child = start_as(command, &folder);
+        let host = Host { folder, child };
+        host.await_ready();
+        host
+    }
+
     /// A host without anything in it.
     pub(crate) fn bare(options: &[&str]) -> Host {
         let host = Host::without_waiting(options);
@@ -200,9 +214,7 @@ impl Host {
         all.extend(args);
         let out = self.run(IN_CLIENT, "iperf3", &all);
         server.succeed();
-        // A warning may stand before the report.
-        let report = out.find('{').map_or(out.as_str(), |at| &out[at..]);
-        serde_json::from_str(report).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
+        report(&out)
     }
 
     /// Waits until no program is attached, no session is left and no memory is taken.
@@ -254,10 +266,14 @@ impl Drop for Host {
 }
 
 fn start(folder: &Path, options: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
+    command.arg("up").args(options);
+    start_as(command, folder)
+}
+
+fn start_as(mut command: Command, folder: &Path) -> Child {
     let log = fs::File::options().create(true).append(true).open(folder.join("up.log")).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_clearway"))
-        .arg("up")
-        .args(options)
+    command
         .env("CLEARWAY_SOCKET", folder.join("host.sock"))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
@@ -319,6 +335,13 @@ fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
         sleep(Duration::from_millis(5));
     }
     None
+}
+
+/// What iperf3 says with `-J`.
+pub(crate) fn report(said: &str) -> Value {
+    // A warning may stand before the report.
+    let json = said.find('{').map_or(said, |at| &said[at..]);
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
 /// Waits until it is so.

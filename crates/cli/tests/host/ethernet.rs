@@ -1,0 +1,138 @@
+//! The documents' Ethernet chapter: the host owns a device, and the peer at its other end is the Linux kernel.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::netns::{Netns, root};
+use crate::world::{Host, Namespace, eventually, report};
+
+const KERNEL: [&str; 2] = ["10.98.0.1", "fd98::1"];
+const OURS: [&str; 2] = ["10.98.0.2", "fd98::2"];
+const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
+
+/// The kernel in a namespace of its own, and a host with a TAP device there.
+fn wire() -> (Netns, Host) {
+    let netns = Netns::new("cwwire");
+    let host = Host::inside(
+        &netns,
+        &[
+            "create tap id 0 host-if-name cw0",
+            "set interface state tap0 up",
+            "set interface ip address tap0 10.98.0.2/24",
+            "set interface ip address tap0 fd98::2/64",
+            "app ns add id wire secret abc if tap0",
+        ],
+    );
+    netns.ip("addr add 10.98.0.1/24 dev cw0");
+    netns.ip("addr add fd98::1/64 dev cw0 nodad");
+    netns.ip("link set cw0 up");
+    (netns, host)
+}
+
+/// Bytes that the receiving side says it got.
+fn received(report: &Value) -> u64 {
+    report["end"]["sum_received"]["bytes"].as_u64().unwrap_or_else(|| panic!("{report}"))
+}
+
+/// An iperf3 server of the kernel's for one test; it is killed when this goes.
+struct KernelServer(Child);
+
+impl KernelServer {
+    fn new(netns: &Netns, host: &Host) -> KernelServer {
+        let log = host.folder.join("kernel-server");
+        let file = fs::File::create(&log).unwrap();
+        let mut command = netns.command("iperf3", &["-s", "-1", "--forceflush"]);
+        let child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        let server = KernelServer(child);
+        eventually("the kernel's iperf3 listens", || fs::read_to_string(&log).unwrap().contains("Server listening"));
+        server
+    }
+}
+
+impl Drop for KernelServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_iperf3_server_of_ours_serves_the_kernel() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    for address in OURS {
+        for direction in [&[][..], &["-R"], &["--bidir"], &["-P", "4"]] {
+            let mut server = host.spawn(WIRE, "iperf3", &["-s", "-1", "--forceflush"]);
+            server.await_text("Server listening");
+            let mut args = vec!["-c", address, "-t", "1", "-J"];
+            args.extend(direction);
+            let report = report(&netns.text("iperf3", &args));
+            assert!(received(&report) > 10_000_000, "{address} {direction:?}: {report}");
+            server.succeed();
+        }
+    }
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn an_iperf3_client_of_ours_reaches_the_kernel() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    for address in KERNEL {
+        for direction in [&[][..], &["-R"], &["--bidir"], &["-P", "4"]] {
+            let _server = KernelServer::new(&netns, &host);
+            let mut args = vec!["-c", address, "-t", "1", "-J"];
+            args.extend(direction);
+            let report = report(&host.run(WIRE, "iperf3", &args));
+            assert!(received(&report) > 10_000_000, "{address} {direction:?}: {report}");
+        }
+    }
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn datagrams_pass_both_ways() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    for (ours, kernels) in OURS.iter().zip(KERNEL) {
+        let mut server = host.spawn(WIRE, "iperf3", &["-s", "-1", "--forceflush"]);
+        server.await_text("Server listening");
+        let inwards = report(&netns.text("iperf3", &["-u", "-b", "20M", "-c", ours, "-t", "1", "-J"]));
+        server.succeed();
+        let _server = KernelServer::new(&netns, &host);
+        let outwards = report(&host.run(WIRE, "iperf3", &["-u", "-b", "20M", "-c", kernels, "-t", "1", "-J"]));
+        for report in [inwards, outwards] {
+            let sum = &report["end"]["sum"];
+            let (packets, lost) = (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
+            assert!(packets > 1_000 && lost < packets, "{report}");
+        }
+    }
+    host.stop();
+}
+
+/// What ping says, so that the chapter's first step is here too.
+#[test]
+fn the_kernel_pings_the_host() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    for address in OURS {
+        let said = netns.text("ping", &["-c", "3", "-i", "0.2", "-W", "5", address]);
+        assert!(said.contains("3 received"), "{said}");
+    }
+    // And what does not speak through the host at all still works beside it.
+    let mut ping = Command::new("ping");
+    assert!(ping.args(["-c", "1", "-W", "5", "127.0.0.1"]).output().unwrap().status.success());
+    host.stop();
+}
