@@ -290,6 +290,21 @@ pub struct AppNamespace {
     pub interface: Option<String>,
     /// Its sessions use this table.
     pub table: Option<u32>,
+    /// What each program in it may have.
+    pub limits: AppLimits,
+}
+
+/// What each program of a namespace may have; None: as the settings say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AppLimits {
+    /// Sessions at once.
+    pub sessions: Option<u32>,
+    /// Listeners at once.
+    pub listeners: Option<u32>,
+    /// Processes at once.
+    pub processes: Option<u32>,
+    /// Bytes of shared memory.
+    pub memory: Option<u64>,
 }
 
 impl std::fmt::Debug for AppNamespace {

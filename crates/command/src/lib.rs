@@ -22,8 +22,8 @@ mod table;
 
 pub use args::{Kind, PortRange};
 pub use command::{
-    AclRule, AppNamespace, Clear, Command, Direction, Gate, IpVersion, Line, MtuKind, PcapTrace, PlaceOn, Protocol,
-    RouteVia, RxMode, Show, TapSpec,
+    AclRule, AppLimits, AppNamespace, Clear, Command, Direction, Gate, IpVersion, Line, MtuKind, PcapTrace, PlaceOn,
+    Protocol, RouteVia, RxMode, Show, TapSpec,
 };
 pub use complete::{Candidate, Names, NoNames, complete, help};
 pub use error::{ParseError, Problem};

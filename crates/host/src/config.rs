@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clearway_command::AppLimits;
 use clearway_dev::{FaultSpec, PoolBudget, PortSpec};
 use clearway_engine::Mode;
 use clearway_proto::{Config, Limits, TcpConfig};
@@ -76,6 +77,8 @@ pub struct NamespaceSetting {
     pub interface: Option<String>,
     /// Its routing table.
     pub table: Option<u32>,
+    /// What each program in it may have.
+    pub limits: AppLimits,
 }
 
 impl std::fmt::Debug for NamespaceSetting {

@@ -31,7 +31,7 @@ pub use house::{Gone, House, HouseError, HouseHandle};
 pub use interfaces::{InterfaceEntry, InterfaceKind, Interfaces, NamesError};
 pub use keeper::KeeperCounts;
 pub use namespaces::{Namespace, NamespaceError, NamespaceSpec, Namespaces};
-pub use program::{ProgramInfo, ProgramLimits};
+pub use program::{NamespaceLimits, ProgramInfo, ProgramLimits};
 pub use sessions::{SessionInfo, SessionKind, Sessions, SessionsReport};
 pub use setup::{Setup, ThreadHook};
 pub use worker::Worker;

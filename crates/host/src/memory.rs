@@ -92,7 +92,7 @@ impl Memory {
         let place = match inside.take(order) {
             Some(place) => place,
             None => {
-                inside.grow(order.max(SEGMENT_ORDER))?;
+                inside.grow(order)?;
                 inside.take(order)?
             }
         };
@@ -153,11 +153,14 @@ impl Inside {
         }
     }
 
+    /// One more segment, for a block of this order at least: an ordinary one, or what the limit leaves.
     fn grow(&mut self, order: u8) -> Option<()> {
-        let len = 1u64 << order;
-        if self.mapped + len > self.limit {
+        let left = self.limit.saturating_sub(self.mapped).checked_ilog2()?;
+        let order = order.max(SEGMENT_ORDER.min(left as u8));
+        if u32::from(order) > left {
             return None;
         }
+        let len = 1u64 << order;
         let number = u32::try_from(self.pieces.len()).ok()?;
         let (segment, fd) = Segment::create(&self.name, len as usize).ok()?;
         self.pieces.push(Piece { segment: Arc::new(segment), fd: Arc::new(fd), order, used: 0 });

@@ -7,6 +7,8 @@ use clearway_proto::Table;
 use clearway_shm::door::Secret;
 use thiserror::Error;
 
+use crate::program::NamespaceLimits;
+
 /// Namespaces at most.
 pub const MAX_NAMESPACES: usize = 1024;
 
@@ -30,6 +32,8 @@ pub struct NamespaceSpec {
     pub table: Table,
     /// The name of the interface whose addresses come first for its sessions.
     pub interface: Option<String>,
+    /// What each program in it may have.
+    pub limits: NamespaceLimits,
 }
 
 impl fmt::Debug for NamespaceSpec {
@@ -39,6 +43,7 @@ impl fmt::Debug for NamespaceSpec {
             .field("secret", &self.secret)
             .field("table", &self.table)
             .field("interface", &self.interface)
+            .field("limits", &self.limits)
             .finish()
     }
 }
@@ -107,7 +112,8 @@ pub struct Namespaces {
 impl Default for Namespaces {
     /// The default one: table 0 and no secret.
     fn default() -> Namespaces {
-        let spec = NamespaceSpec { id: DEFAULT.into(), secret: None, table: Table(0), interface: None };
+        let limits = NamespaceLimits::default();
+        let spec = NamespaceSpec { id: DEFAULT.into(), secret: None, table: Table(0), interface: None, limits };
         Namespaces { list: vec![Namespace { number: 0, spec }], next: 1 }
     }
 }

@@ -41,6 +41,32 @@ impl Default for ProgramLimits {
     }
 }
 
+impl ProgramLimits {
+    /// The same, where the namespace does not say otherwise.
+    pub(crate) fn in_namespace(self, namespace: &NamespaceLimits) -> ProgramLimits {
+        ProgramLimits {
+            sessions: namespace.sessions.unwrap_or(self.sessions),
+            listeners: namespace.listeners.unwrap_or(self.listeners),
+            processes: namespace.processes.unwrap_or(self.processes),
+            memory: namespace.memory.unwrap_or(self.memory),
+            ..self
+        }
+    }
+}
+
+/// What a namespace says of the limits of each program in it; None: as for every program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NamespaceLimits {
+    /// See [`ProgramLimits::sessions`].
+    pub sessions: Option<u32>,
+    /// See [`ProgramLimits::listeners`].
+    pub listeners: Option<u32>,
+    /// See [`ProgramLimits::processes`].
+    pub processes: Option<u32>,
+    /// See [`ProgramLimits::memory`].
+    pub memory: Option<u64>,
+}
+
 /// The smallest receive FIFO: a SYN-ACK promises a window of up to 65,535 bytes before its peer is known.
 const MIN_RX_FIFO: u32 = 64 * 1024;
 

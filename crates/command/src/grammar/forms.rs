@@ -44,10 +44,10 @@ pub(super) const FORMS: &[Form] = &[
     form("(ip|ip6) route (del|delete) PREFIX [table TABLE] [via (ADDRESS [INTERFACE]|INTERFACE|lookup in table TABLE:inner|drop|unreachable)]",
         "Take a route away.", del_route),
 
-    form("app ns add id NAMESPACE { secret SECRET | if INTERFACE | table TABLE }",
-        "Make an application namespace, or change it. Programs enter it with its secret, use the addresses of its interface and see its table.", add_namespace),
+    form("app ns add id NAMESPACE { secret SECRET | if INTERFACE | table TABLE | sessions N:sessions | listeners N:listeners | processes N:processes | memory N:memory }",
+        "Make an application namespace. Programs enter it with its secret, use the addresses of its interface and see its table. sessions, listeners, processes and memory (bytes) bound each program in it, in place of the settings' limits.", add_namespace),
     form("app ns (del|delete) [id] NAMESPACE",
-        "Take a namespace away. Programs in it are cut off.", delete_namespace),
+        "Take a namespace away: nobody enters it any more. Programs in it stay.", delete_namespace),
     form("session (enable|disable)",
         "The session layer is always on; `enable` is here for scripts that say it.", session),
 
@@ -232,7 +232,27 @@ fn add_namespace(got: &Got<'_>) -> Made {
         secret: got.text("SECRET"),
         interface: got.text("INTERFACE"),
         table: got.table("TABLE")?,
+        limits: AppLimits {
+            sessions: at_least(got.small("sessions")?, "sessions", 1)?,
+            listeners: at_least(got.small("listeners")?, "listeners", 1)?,
+            processes: at_least(got.small("processes")?, "processes", 1)?,
+            memory: at_least(got.number("memory"), "memory", MIN_MEMORY)?,
+        },
     }))
+}
+
+/// Bytes of memory without which no program can open a socket.
+const MIN_MEMORY: u64 = 1 << 20;
+
+fn at_least<N: Copy + PartialOrd + std::fmt::Display>(
+    given: Option<N>,
+    key: &'static str,
+    least: N,
+) -> Result<Option<N>, Refusal> {
+    match given {
+        Some(number) if number < least => Err(Refusal::of(key, format!("{number} is too little: at least {least}"))),
+        other => Ok(other),
+    }
 }
 
 fn delete_namespace(got: &Got<'_>) -> Made {

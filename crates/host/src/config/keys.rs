@@ -131,6 +131,14 @@ pub const KEYS: &[Key] = &[
         |s, v| namespace(s, v, |n, v| { n.interface = Some(v.text()?); Ok(()) })),
     key("namespaces", "table", "Programs use this routing table. Without it: the interface's, or 0.",
         |s, v| namespace(s, v, |n, v| { n.table = Some(v.number(0..=MAX)?); Ok(()) })),
+    key("namespaces", "program-sessions", "As in `limits`, for each program in this namespace.",
+        |s, v| namespace(s, v, |n, v| { n.limits.sessions = Some(v.number(1..=MAX)?); Ok(()) })),
+    key("namespaces", "program-listeners", "As in `limits`, for each program in this namespace.",
+        |s, v| namespace(s, v, |n, v| { n.limits.listeners = Some(v.number(1..=MAX)?); Ok(()) })),
+    key("namespaces", "program-processes", "As in `limits`, for each program in this namespace.",
+        |s, v| namespace(s, v, |n, v| { n.limits.processes = Some(v.number(1..=MAX)?); Ok(()) })),
+    key("namespaces", "program-memory", "As in `limits`, for each program in this namespace.",
+        |s, v| namespace(s, v, |n, v| { n.limits.memory = Some(v.number((1 << 20)..=(1 << 44))?); Ok(()) })),
 ];
 
 fn millis(value: &Value<'_, '_>, bounds: std::ops::RangeInclusive<u64>) -> Result<Duration, super::error::Wrong> {

@@ -77,3 +77,14 @@ fn a_secret_is_not_printed() {
     let settings = parse("[[namespaces]]\nid = \"a\"\nsecret = \"hush-hush\"\n").unwrap();
     assert!(!format!("{settings:?}").contains("hush"));
 }
+
+#[test]
+fn a_namespace_has_limits_of_its_own() {
+    let text =
+        "[[namespaces]]\nid = \"a\"\nprogram-sessions = 5\nprogram-memory = \"2M\"\n[[namespaces]]\nid = \"b\"\n";
+    let settings = parse(text).unwrap();
+    let limits = AppLimits { sessions: Some(5), memory: Some(2 << 20), ..AppLimits::default() };
+    assert_eq!(settings.namespaces[0].limits, limits);
+    assert_eq!(settings.namespaces[1].limits, AppLimits::default());
+    assert!(parse("[[namespaces]]\nid = \"a\"\nprogram-memory = 5\n").unwrap_err().contains("expected a number from"));
+}

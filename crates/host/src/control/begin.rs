@@ -22,6 +22,7 @@ impl Control {
                 secret: namespace.secret.clone(),
                 interface: namespace.interface.clone(),
                 table: namespace.table,
+                limits: namespace.limits,
             };
             self.add_namespace(&state, &command)?;
         }

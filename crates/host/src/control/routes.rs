@@ -7,6 +7,7 @@ use clearway_wire::Cidr;
 
 use super::{CommandError, Control, Output, State};
 use crate::namespaces::NamespaceSpec;
+use crate::program::NamespaceLimits;
 use crate::worker::Worker;
 
 impl Control {
@@ -96,6 +97,12 @@ impl Control {
             secret: command.secret.clone().map(Secret),
             table,
             interface: command.interface.clone(),
+            limits: NamespaceLimits {
+                sessions: command.limits.sessions,
+                listeners: command.limits.listeners,
+                processes: command.limits.processes,
+                memory: command.limits.memory,
+            },
         })??;
         self.changed();
         Ok(Output::done())

@@ -159,7 +159,7 @@ impl Keeper {
         if self.programs.len() as u32 >= self.setup.programs {
             return Err(refuse(Errno::EUSERS, "the host has all programs that it may (limits.programs)"));
         }
-        let limits = self.setup.program;
+        let limits = self.setup.program.in_namespace(&namespace.spec.limits);
         let mut token = Token([0; 16]);
         random(&mut token.0).map_err(|_| refuse(Errno::EIO, "the system's random source cannot be read"))?;
         let number = self.next_program;

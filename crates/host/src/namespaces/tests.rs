@@ -1,7 +1,13 @@
 use super::*;
 
 fn spec(id: &str, secret: Option<&str>) -> NamespaceSpec {
-    NamespaceSpec { id: id.into(), secret: secret.map(|s| Secret(s.into())), table: Table(1), interface: None }
+    NamespaceSpec {
+        id: id.into(),
+        secret: secret.map(|s| Secret(s.into())),
+        table: Table(1),
+        interface: None,
+        limits: crate::NamespaceLimits::default(),
+    }
 }
 
 #[test]

@@ -42,7 +42,19 @@ impl Look<'_> {
             let interface = spec.interface.clone().unwrap_or_default();
             let secret = if has_secret { "set" } else { "none" };
             grid.row([spec.id.clone(), table.to_string(), interface, secret.into()]);
-            json.push(json!({ "id": spec.id, "table": table, "interface": spec.interface, "has-secret": has_secret }));
+            let limits = json!({
+                "sessions": spec.limits.sessions,
+                "listeners": spec.limits.listeners,
+                "processes": spec.limits.processes,
+                "memory": spec.limits.memory,
+            });
+            json.push(json!({
+                "id": spec.id,
+                "table": table,
+                "interface": spec.interface,
+                "has-secret": has_secret,
+                "limits": limits,
+            }));
         }
         Output::new(grid.text(), json!({ "namespaces": json }))
     }

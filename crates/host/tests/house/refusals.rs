@@ -3,6 +3,7 @@
 use clearway_shm::door::{Kind, Request, Token};
 use nix::errno::Errno;
 
+use crate::child::eventually;
 use crate::guest::{Guest, hello};
 use crate::world::World;
 
@@ -95,7 +96,7 @@ fn limits_of_a_program_hold() {
     let mut all: Vec<_> = (0..5).map(|_| guest.open(Kind::Stream, false).unwrap()).collect();
     assert_eq!(guest.open(Kind::Stream, false).err().unwrap().0, Errno::ENFILE as i32);
     drop(all.pop());
-    guest.wait_for(|| world.house.programs().unwrap()[0].sessions == 4);
+    eventually("the session is gone", || world.house.programs().unwrap()[0].sessions == 4);
     for (port, sock) in all.iter_mut().enumerate() {
         let listened = guest.listen(sock, 1);
         assert_eq!(listened.is_ok(), port < 2, "listener {port}");
@@ -104,4 +105,35 @@ fn limits_of_a_program_hold() {
     inherit.inherit = Some(guest.welcome.token);
     let _second = Guest::attach(&world.door(), inherit.clone()).unwrap();
     assert_eq!(Guest::attach(&world.door(), inherit).err().unwrap().0, Errno::EUSERS as i32);
+}
+
+#[test]
+fn a_namespace_bounds_its_programs_as_it_says() {
+    let world = World::new();
+    let limits = clearway_host::NamespaceLimits {
+        sessions: Some(3),
+        listeners: Some(1),
+        processes: Some(1),
+        memory: Some(1 << 20),
+    };
+    world.bounded_namespace(("tight", "t"), ("loop0", 1), limits);
+    let tight = Guest::attach(&world.door(), hello("tight", Some("t"))).unwrap();
+    let mut socks: Vec<_> = (0..3).map(|_| tight.open(Kind::Stream, false).unwrap()).collect();
+    assert_eq!(tight.open(Kind::Stream, false).err().unwrap().0, Errno::ENFILE as i32);
+    tight.listen(&mut socks[0], 1).unwrap();
+    assert_eq!(tight.listen(&mut socks[1], 1).err().unwrap().0, Errno::ENOBUFS as i32);
+    let mut inherit = hello("", None);
+    inherit.inherit = Some(tight.welcome.token);
+    assert_eq!(Guest::attach(&world.door(), inherit).err().unwrap().0, Errno::EUSERS as i32);
+    // Two FIFOs of 256 KiB fit beside the words of the sessions, and not twice.
+    let datagrams = |guest: &Guest| guest.open(Kind::Datagram, false);
+    drop(socks.split_off(1));
+    eventually("the sessions are gone", || world.house.programs().unwrap()[0].sessions == 1);
+    let _first = datagrams(&tight).unwrap();
+    assert_eq!(datagrams(&tight).err().unwrap().0, Errno::ENOBUFS as i32);
+    // Another program of the namespace has limits of its own, and others have theirs.
+    let second = Guest::attach(&world.door(), hello("tight", Some("t"))).unwrap();
+    datagrams(&second).unwrap();
+    let free = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let _socks: Vec<_> = (0..10).map(|_| free.open(Kind::Datagram, false).unwrap()).collect();
 }

@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 
 use clearway_engine::PortOptions;
 use clearway_host::{
-    House, HouseError, HouseHandle, InterfaceEntry, InterfaceKind, NamespaceSpec, ProgramLimits, Setup, Worker,
+    House, HouseError, HouseHandle, InterfaceEntry, InterfaceKind, NamespaceLimits, NamespaceSpec, ProgramLimits,
+    Setup, Worker,
 };
 use clearway_pkt::Iface;
 use clearway_ports::Port;
@@ -83,11 +84,22 @@ impl World {
     }
 
     pub(crate) fn namespace(&self, id: &str, secret: &str, interface: &str, table: u16) {
+        self.bounded_namespace((id, secret), (interface, table), NamespaceLimits::default());
+    }
+
+    /// The same, with limits of its own for each program in it.
+    pub(crate) fn bounded_namespace(
+        &self,
+        (id, secret): (&str, &str),
+        (interface, table): (&str, u16),
+        limits: NamespaceLimits,
+    ) {
         let spec = NamespaceSpec {
             id: id.into(),
             secret: Some(Secret(secret.into())),
             table: Table(table),
             interface: Some(interface.into()),
+            limits,
         };
         self.house.add_namespace(spec).unwrap().unwrap();
     }
