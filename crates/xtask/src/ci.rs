@@ -52,6 +52,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", what: "the rules of the house", run: tidy },
     Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
     Step { name: "tests", what: "cargo test --workspace", run: tests },
+    Step { name: "loom", what: "every order of the handshakes in shared memory", run: loom },
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
     Step { name: "sim", what: "the simulator, 200 seeds", run: sim },
     Step { name: "fuzz", what: "the corpora of the fuzz targets replay", run: fuzz },
@@ -101,6 +102,17 @@ fn found(findings: &mut [Finding], note: String) -> Outcome {
 fn tests(root: &Path) -> Result<Outcome> {
     // Every test program runs, also after one has failed, so that one run shows everything that is broken.
     let (tally, failure) = run_tests(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"]))?;
+    Ok(Outcome::Tested(tally, failure))
+}
+
+/// The models need another build of the same code, with loom's atomics in place of the processor's: it has a folder of its own, so that
+/// neither build throws the other away.
+fn loom(root: &Path) -> Result<Outcome> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let mut command = cargo(root, &["test", "--package", "clearway-shm", "--release", "--lib", "loom"]);
+    let (tally, failure) =
+        run_tests(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target.join("loom")))?;
+    let failure = failure.or_else(|| (tally.passed == 0).then(|| "there are no models".to_owned()));
     Ok(Outcome::Tested(tally, failure))
 }
 
