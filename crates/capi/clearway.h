@@ -1,0 +1,1522 @@
+/* Clearway: a TCP/IP host stack for C programs. This file is made from the Rust sources; do not edit it (docs/c.md).
+ *
+ * Two layers. The bare one (cw_stack) is driven by the program: cw_ingest takes packets, cw_expire looks at timers, cw_emit sends. It starts no thread, reads
+ * no clock and calls nothing but memcpy and its kin on the way of a packet. The easy one (cw_host) runs the engine over ports that are named, and calls the
+ * program back.
+ *
+ * Rules for every call:
+ *
+ * - It answers with a cw_status. Results go to where the last arguments point; when the answer is not CW_OK they hold nothing of use, unless it says so.
+ * - NULL is refused with CW_NULL wherever nothing is said of it, and nothing is done. Any other pointer must lead to what its type says, and nobody may
+ *   change that during the call.
+ * - A handle (connection, listener, socket) is a number that is never 0 and never names another thing later: an old one is CW_STALE.
+ * - One thread at a time uses a stack or a host. A call on it out of one of its callbacks is CW_BUSY, but for what the easy layer allows.
+ * - Times are nanoseconds of any clock that does not run backwards; where it does, the stack takes the latest time that it was told.
+ */
+
+
+#ifndef CLEARWAY_H
+#define CLEARWAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+typedef struct cw_stack cw_stack;
+typedef struct cw_host cw_host;
+
+
+/**
+ * The device knows nothing of the transport checksum: the stack looks itself.
+ */
+#define CW_CHECKSUM_UNKNOWN 0
+
+/**
+ * The device vouches for the transport checksum.
+ */
+#define CW_CHECKSUM_GOOD 1
+
+/**
+ * The device found the transport checksum wrong.
+ */
+#define CW_CHECKSUM_BAD 2
+
+/**
+ * NewReno.
+ */
+#define CW_CONGESTION_RENO 0
+
+/**
+ * CUBIC, the default.
+ */
+#define CW_CONGESTION_CUBIC 1
+
+/**
+ * Frames begin with an Ethernet header.
+ */
+#define CW_LINK_ETHERNET 0
+
+/**
+ * Frames begin with the IP header.
+ */
+#define CW_LINK_RAW 1
+
+/**
+ * The device fills in TCP and UDP checksums as `cw_tx_meta` says.
+ */
+#define CW_OFFLOAD_TX_CHECKSUM 1
+
+/**
+ * Packets never leave the memory of this machine: transport checksums are neither made nor looked at.
+ */
+#define CW_OFFLOAD_TRUSTED 2
+
+/**
+ * The device cuts large IPv4 TCP packets.
+ */
+#define CW_OFFLOAD_TSO4 4
+
+/**
+ * The device cuts large IPv6 TCP packets.
+ */
+#define CW_OFFLOAD_TSO6 8
+
+/**
+ * The device cuts large UDP packets.
+ */
+#define CW_OFFLOAD_USO 16
+
+/**
+ * The listener `handle` has a finished handshake for `cw_accept`.
+ */
+#define CW_EVENT_INCOMING 1
+
+/**
+ * Something happened to the connection `handle`: bits `CW_CONN_…`.
+ */
+#define CW_EVENT_CONN 2
+
+/**
+ * Something happened to the UDP socket `handle`: bits `CW_UDP_…`.
+ */
+#define CW_EVENT_UDP 3
+
+/**
+ * The handshake that the program began is done.
+ */
+#define CW_CONN_CONNECTED 1
+
+/**
+ * Bytes can be read.
+ */
+#define CW_CONN_READABLE 2
+
+/**
+ * Bytes can be written again after a write was cut short.
+ */
+#define CW_CONN_WRITABLE 4
+
+/**
+ * The peer has finished; after the bytes that wait, there are no more.
+ */
+#define CW_CONN_PEER_CLOSED 8
+
+/**
+ * The connection failed, `cw_failure` says why. Only `cw_close` is left to do.
+ */
+#define CW_CONN_FAILED 16
+
+/**
+ * Both sides are done and everything was acknowledged. Only to read what waits, and `cw_close`, are left to do.
+ */
+#define CW_CONN_CLOSED 32
+
+/**
+ * Urgent data was announced.
+ */
+#define CW_CONN_URGENT 64
+
+/**
+ * A datagram can be read.
+ */
+#define CW_UDP_READABLE 1
+
+/**
+ * There is room for datagrams again after a send was refused.
+ */
+#define CW_UDP_WRITABLE 2
+
+/**
+ * An ICMP error came back.
+ */
+#define CW_UDP_ERROR 4
+
+/**
+ * The longest text that an address or an address with a prefix length can be, its zero byte counted.
+ */
+#define CW_ADDR_TEXT 52
+
+/**
+ * What a function answers. `cw_status_text` makes a sentence of it.
+ */
+typedef enum cw_status {
+    /**
+     * Done.
+     */
+    CW_OK = 0,
+    /**
+     * Nothing is there now, or nothing is taken now; an event will tell.
+     */
+    CW_AGAIN = 1,
+    /**
+     * The peer has finished, and everything was read.
+     */
+    CW_END = 2,
+    /**
+     * A pointer that must not be NULL was.
+     */
+    CW_NULL = 3,
+    /**
+     * The call came out of a callback of a call on the same object. Nothing was done.
+     */
+    CW_BUSY = 4,
+    /**
+     * An argument is none that is known, or a text is not what it should be.
+     */
+    CW_INVALID = 5,
+    /**
+     * A number of the configuration is too large or too small.
+     */
+    CW_RANGE = 6,
+    /**
+     * The secret of the configuration is all zero.
+     */
+    CW_SECRET = 7,
+    /**
+     * The handle names nothing, or nothing any more.
+     */
+    CW_STALE = 8,
+    /**
+     * This side of the connection was shut down before.
+     */
+    CW_CLOSED = 9,
+    /**
+     * Somebody else has this address and port.
+     */
+    CW_IN_USE = 10,
+    /**
+     * All places for such things are taken.
+     */
+    CW_FULL = 11,
+    /**
+     * No ephemeral port is free.
+     */
+    CW_NO_PORTS = 12,
+    /**
+     * The address cannot be used for this.
+     */
+    CW_BAD_ADDRESS = 13,
+    /**
+     * No route or no source address leads there.
+     */
+    CW_NO_ROUTE = 14,
+    /**
+     * There is no memory for one more.
+     */
+    CW_NO_MEMORY = 15,
+    /**
+     * There is no interface of this number.
+     */
+    CW_NO_INTERFACE = 16,
+    /**
+     * It is there already.
+     */
+    CW_EXISTS = 17,
+    /**
+     * The MTU is not from 576 to 65535, or below 1280 with IPv6.
+     */
+    CW_BAD_MTU = 18,
+    /**
+     * Longer than can be.
+     */
+    CW_TOO_LONG = 19,
+    /**
+     * Not there in this version.
+     */
+    CW_NOT_SUPPORTED = 20,
+    /**
+     * The peer reset the connection.
+     */
+    CW_RESET = 21,
+    /**
+     * Nobody listens there.
+     */
+    CW_REFUSED = 22,
+    /**
+     * The peer does not answer.
+     */
+    CW_TIMED_OUT = 23,
+    /**
+     * Data stayed unacknowledged for longer than the user timeout.
+     */
+    CW_USER_TIMEOUT = 24,
+    /**
+     * Keepalive probes stayed without an answer.
+     */
+    CW_KEEPALIVE = 25,
+    /**
+     * The network says that the peer cannot be reached.
+     */
+    CW_UNREACHABLE = 26,
+    /**
+     * The stack found its own state impossible and gave the connection up. A bug.
+     */
+    CW_BROKEN = 27,
+    /**
+     * A port cannot be opened or is of no more use; `cw_host_error` says why.
+     */
+    CW_DEVICE = 28,
+    /**
+     * The host was stopped.
+     */
+    CW_STOPPED = 29,
+    /**
+     * The host runs in another call.
+     */
+    CW_RUNNING = 30,
+} cw_status;
+
+/**
+ * The states of RFC 9293.
+ */
+typedef enum cw_state {
+    /**
+     * No connection.
+     */
+    CW_STATE_CLOSED = 0,
+    /**
+     * Waiting for anybody.
+     */
+    CW_STATE_LISTEN = 1,
+    /**
+     * Our SYN is out.
+     */
+    CW_STATE_SYN_SENT = 2,
+    /**
+     * Both SYNs are out; ours is not acknowledged.
+     */
+    CW_STATE_SYN_RECEIVED = 3,
+    /**
+     * Data flows both ways.
+     */
+    CW_STATE_ESTABLISHED = 4,
+    /**
+     * Our FIN is out and not acknowledged.
+     */
+    CW_STATE_FIN_WAIT_1 = 5,
+    /**
+     * Our FIN is acknowledged.
+     */
+    CW_STATE_FIN_WAIT_2 = 6,
+    /**
+     * The peer has finished.
+     */
+    CW_STATE_CLOSE_WAIT = 7,
+    /**
+     * Both FINs are out, ours first.
+     */
+    CW_STATE_CLOSING = 8,
+    /**
+     * Both FINs are out, the peer's first.
+     */
+    CW_STATE_LAST_ACK = 9,
+    /**
+     * Old segments must die first.
+     */
+    CW_STATE_TIME_WAIT = 10,
+} cw_state;
+
+/**
+ * How many of each thing, and the settings of TCP. All memory is taken when the stack is made; pages that were never used cost nothing.
+ */
+typedef struct cw_config {
+    /**
+     * `sizeof(cw_config)` of the header that the program was compiled with.
+     */
+    uint32_t size;
+    /**
+     * Connections that the program opened or accepted.
+     */
+    uint32_t connections;
+    /**
+     * Handshakes that strangers began; beyond this, SYN cookies.
+     */
+    uint32_t half_open;
+    /**
+     * Connections in TIME-WAIT; beyond this the oldest ends early.
+     */
+    uint32_t time_wait;
+    /**
+     * Connections that were closed and still wait for the peer.
+     */
+    uint32_t orphans;
+    /**
+     * Listeners.
+     */
+    uint32_t listeners;
+    /**
+     * UDP sockets.
+     */
+    uint32_t udp_sockets;
+    /**
+     * Bytes that wait in one UDP socket, each way.
+     */
+    uint32_t udp_queue_bytes;
+    /**
+     * Interfaces.
+     */
+    uint32_t interfaces;
+    /**
+     * Addresses over all interfaces.
+     */
+    uint32_t addresses;
+    /**
+     * Routes.
+     */
+    uint32_t routes;
+    /**
+     * Neighbours (ARP and NDP).
+     */
+    uint32_t neighbours;
+    /**
+     * Packets whose bytes wait to be read, over all connections.
+     */
+    uint32_t receive_packets;
+    /**
+     * Bytes of memory that the unread packets of one connection may hold on to.
+     */
+    uint32_t receive_limit;
+    /**
+     * Pieces of memory for bytes that were sent and not acknowledged, over all connections.
+     */
+    uint32_t send_chunks;
+    /**
+     * Bytes of each of them.
+     */
+    uint32_t send_chunk_len;
+    /**
+     * Bytes that one connection may have sent and not acknowledged.
+     */
+    uint32_t send_limit;
+    /**
+     * Buffers of the stack's own: for packets that are handed in to be copied, and for what arrives in fragments.
+     */
+    uint32_t copy_buffers;
+    /**
+     * Bytes of each of them.
+     */
+    uint32_t copy_buffer_len;
+    /**
+     * Milliseconds that a connection stays in TIME-WAIT.
+     */
+    uint32_t time_wait_ms;
+    /**
+     * Lower bound of the retransmission timeout in milliseconds.
+     */
+    uint32_t rto_min_ms;
+    /**
+     * Milliseconds that an acknowledgement may wait for company.
+     */
+    uint32_t delayed_ack_ms;
+    /**
+     * First port of those that are chosen for connections.
+     */
+    uint16_t first_port;
+    /**
+     * Last one.
+     */
+    uint16_t last_port;
+    /**
+     * 0: no timestamps (RFC 7323).
+     */
+    uint8_t timestamps;
+    /**
+     * 0: no selective acknowledgements (RFC 2018).
+     */
+    uint8_t sack;
+    /**
+     * 0: no window scaling (RFC 7323).
+     */
+    uint8_t window_scaling;
+    /**
+     * 0: no SYN cookies (RFC 4987).
+     */
+    uint8_t syn_cookies;
+    /**
+     * The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
+     */
+    uint8_t secret[32];
+} cw_config;
+
+/**
+ * Options of one connection.
+ */
+typedef struct cw_options {
+    /**
+     * 1: small segments do not wait for acknowledgements.
+     */
+    uint8_t nodelay;
+    /**
+     * 1: only full segments leave until this is taken back.
+     */
+    uint8_t cork;
+    /**
+     * One of `CW_CONGESTION_…`.
+     */
+    uint8_t congestion;
+    /**
+     * IPv4 TOS or IPv6 traffic class.
+     */
+    uint8_t tos;
+    /**
+     * IPv4 TTL or IPv6 hop limit, not 0.
+     */
+    uint8_t ttl;
+    /**
+     * Probes without answer before the connection fails.
+     */
+    uint8_t keepalive_count;
+    /**
+     * Upper bound of the segment size in payload bytes; 0: the link decides.
+     */
+    uint16_t max_segment;
+    /**
+     * Milliseconds of silence before the first probe; 0: none.
+     */
+    uint32_t keepalive_idle_ms;
+    /**
+     * Milliseconds between probes.
+     */
+    uint32_t keepalive_interval_ms;
+    /**
+     * Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
+     */
+    uint32_t user_timeout_ms;
+} cw_options;
+
+/**
+ * Numbers that only grow.
+ */
+typedef struct cw_counters {
+    /**
+     * Packets handed in.
+     */
+    uint64_t packets_in;
+    /**
+     * Their bytes.
+     */
+    uint64_t bytes_in;
+    /**
+     * Packets handed to the sink.
+     */
+    uint64_t packets_out;
+    /**
+     * Their bytes.
+     */
+    uint64_t bytes_out;
+    /**
+     * Packets that a protocol took.
+     */
+    uint64_t delivered;
+    /**
+     * Packets dropped; `cw_drop_reason` says why.
+     */
+    uint64_t dropped;
+    /**
+     * Packets that were to be copied and found no buffer (`copy_buffers`, `copy_buffer_len`). They never reached the stack.
+     */
+    uint64_t not_copied;
+    /**
+     * TCP segments sent again.
+     */
+    uint64_t retransmitted;
+} cw_counters;
+
+/**
+ * An IPv4 or IPv6 address. IPv4 stands in its mapped form, `::ffff:a.b.c.d`; all zero is `::`.
+ */
+typedef struct cw_addr {
+    /**
+     * In the order in which they are sent.
+     */
+    uint8_t bytes[16];
+} cw_addr;
+
+/**
+ * An address and a port.
+ */
+typedef struct cw_endpoint {
+    /**
+     * The address.
+     */
+    struct cw_addr addr;
+    /**
+     * The port, in the byte order of the machine.
+     */
+    uint16_t port;
+} cw_endpoint;
+
+/**
+ * The program's functions for a listener and what it accepts, for a connection, or for a UDP socket. Any of them may be NULL. All of them may use the host they are
+ * given, but for `cw_host_step`, `cw_host_run`, `cw_host_free` and `cw_host_add_port`.
+ */
+typedef struct cw_handlers {
+    /**
+     * Somebody has connected; `conn` names the connection from now on, with the functions and the `ctx` of its listener.
+     */
+    void (*accepted)(cw_host *host, uint64_t conn, void *ctx);
+    /**
+     * The connection that the program began is there.
+     */
+    void (*connected)(cw_host *host, uint64_t conn, void *ctx);
+    /**
+     * Bytes are there to be read, or the end of them (`CW_END`); for a UDP socket, datagrams.
+     */
+    void (*readable)(cw_host *host, uint64_t handle, void *ctx);
+    /**
+     * There is room again after a send was cut short.
+     */
+    void (*writable)(cw_host *host, uint64_t handle, void *ctx);
+    /**
+     * The connection has ended, and the program did not end it: `CW_OK` when both sides were done. It is called once. Bytes
+     * that were not read can be read in it; afterwards they are lost and the handle is dead.
+     */
+    void (*closed)(cw_host *host, uint64_t conn, enum cw_status why, void *ctx);
+    /**
+     * Handed to all of them.
+     */
+    void *ctx;
+} cw_handlers;
+
+/**
+ * Inner values of a connection.
+ */
+typedef struct cw_conn_info {
+    /**
+     * Its state.
+     */
+    enum cw_state state;
+    /**
+     * Why it failed; `CW_OK` when it did not.
+     */
+    enum cw_status failure;
+    /**
+     * Our side.
+     */
+    struct cw_endpoint local;
+    /**
+     * The peer's side.
+     */
+    struct cw_endpoint remote;
+    /**
+     * 1 when the peer has finished.
+     */
+    uint8_t peer_closed;
+    /**
+     * Bytes that wait to be read.
+     */
+    uint32_t unread;
+    /**
+     * Bytes written and not acknowledged.
+     */
+    uint32_t queued;
+    /**
+     * Bytes written and not sent.
+     */
+    uint32_t unsent;
+    /**
+     * Bytes that a send would take now.
+     */
+    uint32_t send_room;
+    /**
+     * Smoothed round-trip time in microseconds; 0 before the first sample.
+     */
+    uint64_t rtt_us;
+    /**
+     * Retransmission timeout in microseconds.
+     */
+    uint64_t rto_us;
+    /**
+     * Congestion window in bytes.
+     */
+    uint32_t cwnd;
+    /**
+     * Slow start threshold in bytes.
+     */
+    uint32_t ssthresh;
+    /**
+     * The peer's window in bytes.
+     */
+    uint32_t send_window;
+    /**
+     * Our window in bytes.
+     */
+    uint32_t receive_window;
+    /**
+     * Payload bytes of a full segment.
+     */
+    uint32_t segment_size;
+    /**
+     * Segments sent again.
+     */
+    uint32_t retransmitted;
+    /**
+     * Bytes that the peer has acknowledged.
+     */
+    uint64_t bytes_acked;
+    /**
+     * Bytes received in order.
+     */
+    uint64_t bytes_received;
+} cw_conn_info;
+
+/**
+ * An interface to be added.
+ */
+typedef struct cw_interface {
+    /**
+     * One of `CW_LINK_…`.
+     */
+    uint32_t link;
+    /**
+     * The longest IP packet in bytes: 576 to 65535, and at least 1280 for IPv6.
+     */
+    uint32_t mtu;
+    /**
+     * What the device does so that the stack need not: bits `CW_OFFLOAD_…`.
+     */
+    uint32_t offloads;
+    /**
+     * The longest frame with all headers that the device cuts; 0 when it cuts none.
+     */
+    uint32_t max_segmented_frame;
+    /**
+     * The Ethernet address; not looked at without Ethernet.
+     */
+    uint8_t mac[6];
+} cw_interface;
+
+/**
+ * A received packet in memory of the caller's.
+ *
+ * With `release` the stack takes the memory over, reads it where it lies, may write to it, and calls `release(owner)` exactly once when it
+ * needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `cw_ingest` returns.
+ */
+typedef struct cw_packet {
+    /**
+     * The first byte: of the Ethernet header, or of the IP header on links without one.
+     */
+    uint8_t *data;
+    /**
+     * How many bytes the packet has.
+     */
+    uint32_t len;
+    /**
+     * How many bytes of memory it holds on to, for honest receive windows; less than `len` counts as `len`.
+     */
+    uint32_t footprint;
+    /**
+     * Gives the memory back; NULL: copy.
+     */
+    void (*release)(void *owner);
+    /**
+     * What `release` is called with.
+     */
+    void *owner;
+    /**
+     * The interface that it arrived on.
+     */
+    uint16_t iface;
+    /**
+     * The size of the segments when the device joined several into this packet; 0 otherwise.
+     */
+    uint16_t segment_size;
+    /**
+     * One of `CW_CHECKSUM_…`.
+     */
+    uint8_t checksum;
+    /**
+     * The device's hash over the flow; 0 when there is none.
+     */
+    uint32_t rss_hash;
+} cw_packet;
+
+/**
+ * What goes with a packet to be sent, for devices that do some of the work. All zero for those that do not.
+ */
+typedef struct cw_tx_meta {
+    /**
+     * When not 0: the device makes the transport checksum, summing from this offset of the frame. The field holds the pseudo-header's sum.
+     */
+    uint16_t checksum_start;
+    /**
+     * Where the sum goes, counted from `checksum_start`.
+     */
+    uint16_t checksum_offset;
+    /**
+     * When not 0: the device cuts the TCP payload into segments of so many bytes.
+     */
+    uint16_t tcp_segment_size;
+    /**
+     * When not 0: the device cuts the UDP payload into datagrams of so many bytes.
+     */
+    uint16_t udp_segment_size;
+    /**
+     * Length of all headers in bytes, for a device that cuts.
+     */
+    uint16_t header_len;
+    /**
+     * The flow's hash, for a device that chooses a queue by it; 0 when there is none.
+     */
+    uint32_t flow_hash;
+} cw_tx_meta;
+
+/**
+ * Where the stack puts packets that it sends. It asks for room before it changes any state; room that is not committed is as if it had never been asked for.
+ */
+typedef struct cw_sink {
+    /**
+     * Handed to both functions.
+     */
+    void *ctx;
+    /**
+     * Room for a frame of at least `len` bytes on `iface`, whatever the bytes hold; NULL while no more is taken. It stays good until the next call of either function.
+     */
+    uint8_t *(*reserve)(void *ctx, uint16_t iface, uint32_t len);
+    /**
+     * Sends the first `len` bytes of the room that was given last.
+     */
+    void (*commit)(void *ctx, uint16_t iface, uint32_t len, const struct cw_tx_meta *meta);
+} cw_sink;
+
+/**
+ * Something for the program to look at. Events are marks: however often a thing happens before the program looks, it is told once.
+ */
+typedef struct cw_event {
+    /**
+     * One of `CW_EVENT_…`.
+     */
+    uint32_t kind;
+    /**
+     * What happened, as bits; 0 for `CW_EVENT_INCOMING`.
+     */
+    uint32_t what;
+    /**
+     * The listener, connection or socket.
+     */
+    uint64_t handle;
+    /**
+     * The word that the program gave with it.
+     */
+    uint64_t token;
+} cw_event;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Only without the easy layer, where the program defines it: memory of `size` bytes at a multiple of `align`; NULL when there is none.
+ */
+extern void *cw_need_memory(size_t size,
+                            size_t align);
+
+/**
+ * Only without the easy layer, where the program defines it: takes back what `cw_need_memory` gave.
+ */
+extern void cw_give_memory(void *memory, size_t size, size_t align);
+
+/**
+ * Only without the easy layer, where the program defines it: the stack has found a mistake in itself, or no memory; `text` has `len` bytes. Does not return.
+ */
+extern void cw_panic(const uint8_t *text,
+                     size_t len);
+
+/**
+ * Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise, then make the stack.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_config_init(struct cw_config *config);
+
+/**
+ * Fills options with the defaults.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_options_init(struct cw_options *options);
+
+/**
+ * Everything that was counted.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_counters_get(cw_stack *stack, struct cw_counters *counters);
+
+/**
+ * One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and how often it happened. `CW_END` behind the last.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_drop_reason(cw_stack *stack,
+                              uint32_t index,
+                              const char **name,
+                              size_t *name_len,
+                              uint64_t *count);
+
+/**
+ * Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the system's random source. `copy_buffers` and
+ * `copy_buffer_len` mean nothing here. `cw_host_free` ends it.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_new(const struct cw_config *config,
+                           cw_host **host);
+
+/**
+ * Ends a host: the `closed` callbacks of all connections are called with `CW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
+ *
+ * # Safety
+ * Pointers as the rules at the top say; the host is not used any more, by no thread.
+ */
+enum cw_status cw_host_free(cw_host *host);
+
+/**
+ * What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CW_DEVICE`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+const char *cw_host_error(const cw_host *host);
+
+/**
+ * Opens a port and makes it an interface, whose number goes to `iface`. Ports: `tap:NAME`, `tun:NAME`, `loop`, `pcap:FILE` (docs/ports.md).
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_add_port(cw_host *host,
+                                const char *port,
+                                uint16_t *iface);
+
+/**
+ * Gives an interface an address with its prefix length, such as `10.0.0.2/24`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_add_address(cw_host *host, uint16_t iface, const char *cidr);
+
+/**
+ * Adds a route to a prefix, such as `0.0.0.0/0`, over a gateway.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_add_route(cw_host *host, const char *cidr, const char *gateway);
+
+/**
+ * One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CW_STOPPED` after
+ * `cw_host_stop`: every connection has heard `closed`, and only `cw_host_free` is left to do.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_step(cw_host *host,
+                            uint32_t wait_ms);
+
+/**
+ * Runs until `cw_host_stop` is called, and then answers `CW_OK`. Every connection has heard `closed` then, and only `cw_host_free` is left to do.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_run(cw_host *host);
+
+/**
+ * Makes `cw_host_run` and `cw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
+ *
+ * # Safety
+ * Pointers as the rules at the top say; the host is not being freed.
+ */
+enum cw_status cw_host_stop(const cw_host *host);
+
+/**
+ * Everything that was counted.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_counters_get(cw_host *host, struct cw_counters *counters);
+
+/**
+ * Listens. What it accepts gets the same functions and the same `ctx`; `cw_host_set_ctx` changes that. NULL `options` are the defaults.
+ *
+ * # Safety
+ * Pointers as the rules at the top say; so the functions in `handlers`.
+ */
+enum cw_status cw_host_listen(cw_host *host,
+                              const struct cw_endpoint *local,
+                              uint32_t backlog,
+                              const struct cw_options *options,
+                              const struct cw_handlers *handlers,
+                              uint64_t *listener);
+
+/**
+ * Stops listening. Connections that were accepted stay.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_unlisten(cw_host *host, uint64_t listener);
+
+/**
+ * Begins a connection; `connected` or `closed` tells how it went. NULL `options` are the defaults.
+ *
+ * # Safety
+ * Pointers as the rules at the top say; so the functions in `handlers`.
+ */
+enum cw_status cw_host_connect(cw_host *host,
+                               const struct cw_endpoint *local,
+                               const struct cw_endpoint *remote,
+                               const struct cw_options *options,
+                               const struct cw_handlers *handlers,
+                               uint64_t *conn);
+
+/**
+ * Gives a connection a `ctx` of its own for its functions.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_set_ctx(cw_host *host, uint64_t conn, void *ctx);
+
+/**
+ * As `cw_send`; `writable` is called when there is room again.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_send(cw_host *host, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
+
+/**
+ * As `cw_recv`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_recv(cw_host *host, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
+
+/**
+ * As `cw_peek`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_peek(cw_host *host, uint64_t conn, const uint8_t **data, size_t *len);
+
+/**
+ * As `cw_consumed`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_consumed(cw_host *host, uint64_t conn, size_t len);
+
+/**
+ * As `cw_shutdown`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_shutdown(cw_host *host, uint64_t conn);
+
+/**
+ * Lets go; the handle is dead, and `closed` is not called. What was written still goes out.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_close(cw_host *host, uint64_t conn);
+
+/**
+ * Resets the connection; the handle is dead, and `closed` is not called.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_abort(cw_host *host, uint64_t conn);
+
+/**
+ * As `cw_set_options`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_set_options(cw_host *host, uint64_t conn, const struct cw_options *options);
+
+/**
+ * As `cw_conn_info_get`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_conn_info_get(cw_host *host, uint64_t conn, struct cw_conn_info *info);
+
+/**
+ * Makes a UDP socket; of its functions `readable` and `writable` are called.
+ *
+ * # Safety
+ * Pointers as the rules at the top say; so the functions in `handlers`.
+ */
+enum cw_status cw_host_udp_bind(cw_host *host,
+                                const struct cw_endpoint *local,
+                                const struct cw_handlers *handlers,
+                                uint64_t *socket);
+
+/**
+ * As `cw_udp_send`; `to` must be there.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_udp_send(cw_host *host,
+                                uint64_t socket,
+                                const struct cw_endpoint *to,
+                                const uint8_t *data,
+                                size_t len);
+
+/**
+ * As `cw_udp_recv`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_udp_recv(cw_host *host,
+                                uint64_t socket,
+                                uint8_t *out,
+                                size_t capacity,
+                                size_t *len,
+                                struct cw_endpoint *from);
+
+/**
+ * As `cw_udp_close`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_host_udp_close(cw_host *host, uint64_t socket);
+
+/**
+ * Adds an interface and tells its number; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_add_interface(cw_stack *stack,
+                                const struct cw_interface *interface,
+                                uint16_t *iface);
+
+/**
+ * Sets an interface up (1) or down (0). While it is down nothing goes in or out.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_set_up(cw_stack *stack, uint16_t iface, uint8_t up);
+
+/**
+ * Gives an interface an address; the subnet is reached over it from now on.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_add_address(cw_stack *stack,
+                              uint64_t now_ns,
+                              uint16_t iface,
+                              struct cw_addr addr,
+                              uint8_t prefix_len);
+
+/**
+ * Takes an address away.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_remove_address(cw_stack *stack, uint16_t iface, struct cw_addr addr);
+
+/**
+ * Adds a route to a prefix. With a gateway it leads there, over `iface` if that is not negative (needed for link-local gateways); with a NULL gateway the
+ * prefix is on the link of `iface`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_add_route(cw_stack *stack,
+                            struct cw_addr dst,
+                            uint8_t prefix_len,
+                            const struct cw_addr *gateway,
+                            int32_t iface);
+
+/**
+ * Takes a route away.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_remove_route(cw_stack *stack, struct cw_addr dst, uint8_t prefix_len);
+
+/**
+ * Sets a neighbour's Ethernet address for good: it is never asked for and never changes by itself. `mac` leads to 6 bytes.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_add_neighbour(cw_stack *stack,
+                                uint64_t now_ns,
+                                uint16_t iface,
+                                struct cw_addr addr,
+                                const uint8_t *mac);
+
+/**
+ * Makes a stack; all its memory is taken now. `cw_stack_free` ends it.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_stack_new(const struct cw_config *config, cw_stack **stack);
+
+/**
+ * Ends a stack: nothing more is sent, and every packet that it holds is released. NULL will do.
+ *
+ * # Safety
+ * Pointers as the rules at the top say; the stack is not used any more.
+ */
+enum cw_status cw_stack_free(cw_stack *stack);
+
+/**
+ * Takes packets in, all of them or none: none when the answer is not `CW_OK`. What they ask for is only marked; `cw_emit` sends.
+ *
+ * # Safety
+ * Pointers as the rules at the top say, and the packets as `cw_packet` says.
+ */
+enum cw_status cw_ingest(cw_stack *stack,
+                         uint64_t now_ns,
+                         const struct cw_packet *packets,
+                         size_t count);
+
+/**
+ * Looks at all timers that are due. What they ask for is only marked; `cw_emit` sends.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_expire(cw_stack *stack, uint64_t now_ns);
+
+/**
+ * Sends what is marked. `CW_AGAIN`: something is left that could not leave, because the sink has no room or others had their turn first; call again soon.
+ *
+ * # Safety
+ * Pointers as the rules at the top say, and the functions of `sink` do what `cw_sink` says.
+ */
+enum cw_status cw_emit(cw_stack *stack,
+                       uint64_t now_ns,
+                       const struct cw_sink *sink);
+
+/**
+ * When `cw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs. May be early, never late.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_next_deadline(cw_stack *stack,
+                                uint64_t *deadline_ns);
+
+/**
+ * Whether `cw_emit` has something to send: `CW_OK` when it has, `CW_AGAIN` when not.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_wants_emit(cw_stack *stack);
+
+/**
+ * The next thing for the program to look at; `CW_AGAIN` when there is none.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_next_event(cw_stack *stack, struct cw_event *event);
+
+/**
+ * A sentence for people about a status; a constant text that ends with a zero byte, for any number.
+ */
+const char *cw_status_text(uint32_t status);
+
+/**
+ * Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for any free one. `backlog` bounds handshakes in progress, and
+ * again finished ones that were not accepted. `token` comes with its events; NULL `options` are the defaults.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_listen(cw_stack *stack,
+                         const struct cw_endpoint *local,
+                         uint32_t backlog,
+                         uint64_t token,
+                         const struct cw_options *options,
+                         uint64_t *listener);
+
+/**
+ * Where a listener listens: the port that was chosen, say.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_listener_local(cw_stack *stack, uint64_t listener, struct cw_endpoint *local);
+
+/**
+ * Stops listening. Connections that were not accepted are reset.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_unlisten(cw_stack *stack, uint64_t listener);
+
+/**
+ * Takes the oldest finished handshake; `CW_AGAIN` when there is none. `token` comes with its events.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_accept(cw_stack *stack, uint64_t listener, uint64_t token, uint64_t *conn);
+
+/**
+ * Begins a connection; `CW_CONN_CONNECTED` or `CW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
+ * stack. Bytes may be sent into it before.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_connect(cw_stack *stack,
+                          uint64_t now_ns,
+                          const struct cw_endpoint *local,
+                          const struct cw_endpoint *remote,
+                          uint64_t token,
+                          const struct cw_options *options,
+                          uint64_t *conn);
+
+/**
+ * Gives a connection another word that comes with its events.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_set_token(cw_stack *stack, uint64_t conn, uint64_t token);
+
+/**
+ * Changes a connection's options; they hold from the next segment on.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_set_options(cw_stack *stack, uint64_t conn, const struct cw_options *options);
+
+/**
+ * Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CW_CONN_WRITABLE` will tell when there is room again.
+ * `CW_AGAIN`: none was.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_send(cw_stack *stack,
+                       uint64_t conn,
+                       const uint8_t *data,
+                       size_t len,
+                       size_t *sent);
+
+/**
+ * Reads bytes into the caller's memory. `CW_AGAIN`: nothing is there now. `CW_END`: nothing will come any more.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_recv(cw_stack *stack, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
+
+/**
+ * Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `cw_consumed`, and can be read until the
+ * stack is used again. Otherwise as `cw_recv`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_peek(cw_stack *stack,
+                       uint64_t conn,
+                       const uint8_t **data,
+                       size_t *len);
+
+/**
+ * The program is done with the oldest `len` unread bytes; `CW_RANGE` when there are not so many.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_consumed(cw_stack *stack, uint64_t conn, size_t len);
+
+/**
+ * Ends our side behind all bytes written so far; the peer may go on sending.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_shutdown(cw_stack *stack, uint64_t conn);
+
+/**
+ * Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends more is answered with a reset.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_close(cw_stack *stack,
+                        uint64_t conn);
+
+/**
+ * Resets the connection; the handle is dead.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_abort(cw_stack *stack, uint64_t conn);
+
+/**
+ * Why a connection failed; `CW_OK` when it did not.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_failure(cw_stack *stack, uint64_t conn);
+
+/**
+ * A connection's inner values.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_conn_info_get(cw_stack *stack, uint64_t conn, struct cw_conn_info *info);
+
+/**
+ * The IPv4 address `a.b.c.d`.
+ */
+struct cw_addr cw_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
+
+/**
+ * Reads an address, such as `10.0.0.2` or `2001:db8::2`, from a text that ends with a zero byte.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_addr_parse(const char *from, struct cw_addr *addr);
+
+/**
+ * Reads an address and a port, such as `10.0.0.2:80` or `[2001:db8::2]:80`, from a text that ends with a zero byte.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_endpoint_parse(const char *from, struct cw_endpoint *endpoint);
+
+/**
+ * Writes an address as text with a zero byte at its end; `CW_ADDR_TEXT` bytes are always enough.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_addr_format(const struct cw_addr *addr, char *out, size_t capacity);
+
+/**
+ * Makes a socket at an address of ours, or at all of a family: `::` takes IPv4 too. Port 0 asks for any free one. `token` comes with its events.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_bind(cw_stack *stack,
+                           const struct cw_endpoint *local,
+                           uint64_t token,
+                           uint64_t *socket);
+
+/**
+ * Gives a socket one peer: it sends there, and hears nobody else.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_connect(cw_stack *stack, uint64_t socket, const struct cw_endpoint *remote);
+
+/**
+ * Our side of a socket.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_local(cw_stack *stack, uint64_t socket, struct cw_endpoint *local);
+
+/**
+ * Queues a datagram, which the next `cw_emit` sends. NULL `to`: the connected peer. `CW_AGAIN`: the queue is full; `CW_UDP_WRITABLE` will tell.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_send(cw_stack *stack,
+                           uint64_t socket,
+                           const struct cw_endpoint *to,
+                           const uint8_t *data,
+                           size_t len);
+
+/**
+ * Takes the oldest datagram; `CW_AGAIN` when there is none. `len` tells its true length: when that is more than `capacity`, the rest is lost, and the answer is
+ * `CW_TOO_LONG`. NULL `from` will do.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_recv(cw_stack *stack,
+                           uint64_t socket,
+                           uint8_t *out,
+                           size_t capacity,
+                           size_t *len,
+                           struct cw_endpoint *from);
+
+/**
+ * Takes the last ICMP error that came back to a connected socket: `CW_UNREACHABLE`, or `CW_OK` when there is none.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_error(cw_stack *stack, uint64_t socket);
+
+/**
+ * Closes a socket. Datagrams that wait are dropped, both ways.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum cw_status cw_udp_close(cw_stack *stack, uint64_t socket);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* CLEARWAY_H */

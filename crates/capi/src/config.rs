@@ -1,0 +1,304 @@
+//! What a stack is told at start.
+
+use clearway_base::Duration;
+use clearway_proto::{Config, Congestion, ConnOptions, Keepalive};
+
+use crate::memory::{is_there, put, read};
+use crate::status::{answer, cw_status};
+
+/// How many of each thing, and the settings of TCP. All memory is taken when the stack is made; pages that were never used cost nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cw_config {
+    /// `sizeof(cw_config)` of the header that the program was compiled with.
+    pub size: u32,
+    /// Connections that the program opened or accepted.
+    pub connections: u32,
+    /// Handshakes that strangers began; beyond this, SYN cookies.
+    pub half_open: u32,
+    /// Connections in TIME-WAIT; beyond this the oldest ends early.
+    pub time_wait: u32,
+    /// Connections that were closed and still wait for the peer.
+    pub orphans: u32,
+    /// Listeners.
+    pub listeners: u32,
+    /// UDP sockets.
+    pub udp_sockets: u32,
+    /// Bytes that wait in one UDP socket, each way.
+    pub udp_queue_bytes: u32,
+    /// Interfaces.
+    pub interfaces: u32,
+    /// Addresses over all interfaces.
+    pub addresses: u32,
+    /// Routes.
+    pub routes: u32,
+    /// Neighbours (ARP and NDP).
+    pub neighbours: u32,
+    /// Packets whose bytes wait to be read, over all connections.
+    pub receive_packets: u32,
+    /// Bytes of memory that the unread packets of one connection may hold on to.
+    pub receive_limit: u32,
+    /// Pieces of memory for bytes that were sent and not acknowledged, over all connections.
+    pub send_chunks: u32,
+    /// Bytes of each of them.
+    pub send_chunk_len: u32,
+    /// Bytes that one connection may have sent and not acknowledged.
+    pub send_limit: u32,
+    /// Buffers of the stack's own: for packets that are handed in to be copied, and for what arrives in fragments.
+    pub copy_buffers: u32,
+    /// Bytes of each of them.
+    pub copy_buffer_len: u32,
+    /// Milliseconds that a connection stays in TIME-WAIT.
+    pub time_wait_ms: u32,
+    /// Lower bound of the retransmission timeout in milliseconds.
+    pub rto_min_ms: u32,
+    /// Milliseconds that an acknowledgement may wait for company.
+    pub delayed_ack_ms: u32,
+    /// First port of those that are chosen for connections.
+    pub first_port: u16,
+    /// Last one.
+    pub last_port: u16,
+    /// 0: no timestamps (RFC 7323).
+    pub timestamps: u8,
+    /// 0: no selective acknowledgements (RFC 2018).
+    pub sack: u8,
+    /// 0: no window scaling (RFC 7323).
+    pub window_scaling: u8,
+    /// 0: no SYN cookies (RFC 4987).
+    pub syn_cookies: u8,
+    /// The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
+    pub secret: [u8; 32],
+}
+
+/// NewReno.
+pub const CW_CONGESTION_RENO: u8 = 0;
+/// CUBIC, the default.
+pub const CW_CONGESTION_CUBIC: u8 = 1;
+
+/// Options of one connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct cw_options {
+    /// 1: small segments do not wait for acknowledgements.
+    pub nodelay: u8,
+    /// 1: only full segments leave until this is taken back.
+    pub cork: u8,
+    /// One of `CW_CONGESTION_…`.
+    pub congestion: u8,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub tos: u8,
+    /// IPv4 TTL or IPv6 hop limit, not 0.
+    pub ttl: u8,
+    /// Probes without answer before the connection fails.
+    pub keepalive_count: u8,
+    /// Upper bound of the segment size in payload bytes; 0: the link decides.
+    pub max_segment: u16,
+    /// Milliseconds of silence before the first probe; 0: none.
+    pub keepalive_idle_ms: u32,
+    /// Milliseconds between probes.
+    pub keepalive_interval_ms: u32,
+    /// Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
+    pub user_timeout_ms: u32,
+}
+
+/// Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise, then make the stack.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_config_init(config: *mut cw_config) -> cw_status {
+    answer(is_there(config).map(|()| put(config, cw_config::default())))
+}
+
+/// Fills options with the defaults.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_options_init(options: *mut cw_options) -> cw_status {
+    answer(is_there(options).map(|()| put(options, cw_options::from(ConnOptions::default()))))
+}
+
+impl Default for cw_config {
+    fn default() -> cw_config {
+        let Config { limits, tcp, .. } = Config::new([0; 32]);
+        cw_config {
+            size: size_of::<cw_config>() as u32,
+            connections: limits.connections,
+            half_open: limits.half_open,
+            time_wait: limits.time_wait,
+            orphans: limits.orphans,
+            listeners: limits.listeners,
+            udp_sockets: limits.udp_sockets,
+            udp_queue_bytes: limits.udp_queue_bytes,
+            interfaces: limits.interfaces.into(),
+            addresses: limits.addresses.into(),
+            routes: limits.routes,
+            neighbours: limits.neighbours,
+            receive_packets: 16_384,
+            receive_limit: 4 << 20,
+            send_chunks: 16_384,
+            send_chunk_len: 4_096,
+            send_limit: 1 << 20,
+            copy_buffers: 1_024,
+            copy_buffer_len: 2_048,
+            time_wait_ms: tcp.time_wait.as_millis() as u32,
+            rto_min_ms: tcp.rto_min.as_millis() as u32,
+            delayed_ack_ms: tcp.delayed_ack.as_millis() as u32,
+            first_port: tcp.ephemeral_ports.0,
+            last_port: tcp.ephemeral_ports.1,
+            timestamps: tcp.timestamps.into(),
+            sack: tcp.sack.into(),
+            window_scaling: tcp.window_scaling.into(),
+            syn_cookies: tcp.syn_cookies.into(),
+            secret: [0; 32],
+        }
+    }
+}
+
+/// The most of anything that is counted, and the most memory of one kind: far above what is useful, far below what overflows.
+const MOST: u32 = 1 << 24;
+const MOST_BYTES: u64 = 1 << 40;
+
+impl cw_config {
+    /// What the caller wants, if it can be.
+    ///
+    /// # Safety
+    /// As for [`read`].
+    pub(crate) unsafe fn from_caller(config: *const cw_config) -> Result<cw_config, cw_status> {
+        is_there(config)?;
+        // The struct of another version may be shorter: its first word is looked at alone.
+        let size = read(config.cast::<u32>())?;
+        if size as usize != size_of::<cw_config>() {
+            return Err(cw_status::CW_INVALID);
+        }
+        let config = read(config)?;
+        config.check().map(|()| config)
+    }
+
+    fn check(&self) -> Result<(), cw_status> {
+        let counts = [
+            (self.connections, 1, MOST),
+            (self.half_open, 1, MOST),
+            (self.time_wait, 1, MOST),
+            (self.orphans, 0, MOST),
+            (self.listeners, 1, 65_536),
+            (self.udp_sockets, 0, 65_536),
+            (self.udp_queue_bytes, 4_096, 1 << 26),
+            (self.interfaces, 1, 1_024),
+            (self.addresses, 1, 65_535),
+            (self.routes, 1, 1 << 20),
+            (self.neighbours, 1, 1 << 20),
+            (self.receive_packets, 1, MOST),
+            (self.receive_limit, 2_048, 1 << 30),
+            (self.send_chunks, 1, MOST),
+            (self.send_chunk_len, 64, 1 << 20),
+            (self.send_limit, 64, 1 << 30),
+            (self.copy_buffers, 0, MOST),
+            (self.copy_buffer_len, 0, 1 << 20),
+            (self.time_wait_ms, 1, 600_000),
+            (self.rto_min_ms, 1, 10_000),
+            (self.delayed_ack_ms, 0, 500),
+        ];
+        let bytes = |count: u32, each: u32| u64::from(count) * u64::from(each);
+        let fits = counts.iter().all(|&(value, least, most)| (least..=most).contains(&value))
+            && bytes(self.send_chunks, self.send_chunk_len) <= MOST_BYTES
+            && bytes(self.copy_buffers, self.copy_buffer_len) <= MOST_BYTES
+            && bytes(self.udp_sockets, self.udp_queue_bytes) <= MOST_BYTES
+            && self.first_port > 0
+            && self.first_port <= self.last_port;
+        if fits { Ok(()) } else { Err(cw_status::CW_RANGE) }
+    }
+
+    /// The same as the core has it.
+    pub(crate) fn to_core(self) -> Config {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let mut config = Config::new(self.secret);
+        let limits = &mut config.limits;
+        limits.connections = self.connections;
+        limits.half_open = self.half_open;
+        limits.time_wait = self.time_wait;
+        limits.orphans = self.orphans;
+        limits.listeners = self.listeners;
+        limits.udp_sockets = self.udp_sockets;
+        limits.udp_queue_bytes = self.udp_queue_bytes;
+        // Checked to fit.
+        limits.interfaces = self.interfaces as u16;
+        limits.addresses = self.addresses as u16;
+        limits.routes = self.routes;
+        limits.neighbours = self.neighbours;
+        let tcp = &mut config.tcp;
+        tcp.time_wait = ms(self.time_wait_ms);
+        tcp.rto_min = ms(self.rto_min_ms);
+        tcp.delayed_ack = ms(self.delayed_ack_ms);
+        tcp.ephemeral_ports = (self.first_port, self.last_port);
+        tcp.timestamps = self.timestamps != 0;
+        tcp.sack = self.sack != 0;
+        tcp.window_scaling = self.window_scaling != 0;
+        tcp.syn_cookies = self.syn_cookies != 0;
+        config
+    }
+}
+
+impl From<ConnOptions> for cw_options {
+    fn from(options: ConnOptions) -> cw_options {
+        let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let keepalive = options.keepalive.unwrap_or_default();
+        cw_options {
+            nodelay: options.nodelay.into(),
+            cork: options.cork.into(),
+            congestion: match options.congestion {
+                Congestion::Reno => CW_CONGESTION_RENO,
+                _ => CW_CONGESTION_CUBIC,
+            },
+            tos: options.tos,
+            ttl: options.ttl,
+            keepalive_count: keepalive.count,
+            max_segment: options.max_segment,
+            keepalive_idle_ms: options.keepalive.map_or(0, |keepalive| ms(keepalive.idle)),
+            keepalive_interval_ms: ms(keepalive.interval),
+            user_timeout_ms: ms(options.user_timeout),
+        }
+    }
+}
+
+impl cw_options {
+    /// The options that a pointer leads to; null stands for the defaults.
+    ///
+    /// # Safety
+    /// As for [`read`].
+    pub(crate) unsafe fn from_caller(options: *const cw_options) -> Result<ConnOptions, cw_status> {
+        if options.is_null() { Ok(ConnOptions::default()) } else { read(options)?.to_core() }
+    }
+
+    fn to_core(self) -> Result<ConnOptions, cw_status> {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let congestion = match self.congestion {
+            CW_CONGESTION_RENO => Congestion::Reno,
+            CW_CONGESTION_CUBIC => Congestion::Cubic,
+            _ => return Err(cw_status::CW_INVALID),
+        };
+        let probes = self.keepalive_idle_ms > 0;
+        if self.ttl == 0 || (probes && (self.keepalive_interval_ms == 0 || self.keepalive_count == 0)) {
+            return Err(cw_status::CW_RANGE);
+        }
+        let keepalive = probes.then(|| Keepalive {
+            idle: ms(self.keepalive_idle_ms),
+            interval: ms(self.keepalive_interval_ms),
+            count: self.keepalive_count,
+        });
+        Ok(ConnOptions {
+            nodelay: self.nodelay != 0,
+            cork: self.cork != 0,
+            keepalive,
+            user_timeout: ms(self.user_timeout_ms),
+            max_segment: self.max_segment,
+            congestion,
+            tos: self.tos,
+            ttl: self.ttl,
+            ..ConnOptions::default()
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! Connections of a bare stack.
+
+use clearway_proto::{ConnectSpec, ListenSpec, Table};
+
+use crate::config::cw_options;
+use crate::memory::{is_there, put, read, read_or};
+use crate::stack::{cw_stack, enter};
+use crate::status::cw_status;
+use crate::types::cw_endpoint;
+use crate::verbs;
+
+/// The states of RFC 9293.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum cw_state {
+    /// No connection.
+    CW_STATE_CLOSED = 0,
+    /// Waiting for anybody.
+    CW_STATE_LISTEN = 1,
+    /// Our SYN is out.
+    CW_STATE_SYN_SENT = 2,
+    /// Both SYNs are out; ours is not acknowledged.
+    CW_STATE_SYN_RECEIVED = 3,
+    /// Data flows both ways.
+    CW_STATE_ESTABLISHED = 4,
+    /// Our FIN is out and not acknowledged.
+    CW_STATE_FIN_WAIT_1 = 5,
+    /// Our FIN is acknowledged.
+    CW_STATE_FIN_WAIT_2 = 6,
+    /// The peer has finished.
+    CW_STATE_CLOSE_WAIT = 7,
+    /// Both FINs are out, ours first.
+    CW_STATE_CLOSING = 8,
+    /// Both FINs are out, the peer's first.
+    CW_STATE_LAST_ACK = 9,
+    /// Old segments must die first.
+    CW_STATE_TIME_WAIT = 10,
+}
+
+/// Inner values of a connection.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct cw_conn_info {
+    /// Its state.
+    pub state: cw_state,
+    /// Why it failed; `CW_OK` when it did not.
+    pub failure: cw_status,
+    /// Our side.
+    pub local: cw_endpoint,
+    /// The peer's side.
+    pub remote: cw_endpoint,
+    /// 1 when the peer has finished.
+    pub peer_closed: u8,
+    /// Bytes that wait to be read.
+    pub unread: u32,
+    /// Bytes written and not acknowledged.
+    pub queued: u32,
+    /// Bytes written and not sent.
+    pub unsent: u32,
+    /// Bytes that a send would take now.
+    pub send_room: u32,
+    /// Smoothed round-trip time in microseconds; 0 before the first sample.
+    pub rtt_us: u64,
+    /// Retransmission timeout in microseconds.
+    pub rto_us: u64,
+    /// Congestion window in bytes.
+    pub cwnd: u32,
+    /// Slow start threshold in bytes.
+    pub ssthresh: u32,
+    /// The peer's window in bytes.
+    pub send_window: u32,
+    /// Our window in bytes.
+    pub receive_window: u32,
+    /// Payload bytes of a full segment.
+    pub segment_size: u32,
+    /// Segments sent again.
+    pub retransmitted: u32,
+    /// Bytes that the peer has acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+}
+
+/// Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for any free one. `backlog` bounds handshakes in progress, and
+/// again finished ones that were not accepted. `token` comes with its events; NULL `options` are the defaults.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_listen(
+    stack: *mut cw_stack,
+    local: *const cw_endpoint,
+    backlog: u32,
+    token: u64,
+    options: *const cw_options,
+    listener: *mut u64,
+) -> cw_status {
+    enter(stack, |inner| {
+        is_there(listener)?;
+        let options = cw_options::from_caller(options)?;
+        let local = read(local)?.into();
+        let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog, token, options };
+        put(listener, inner.stack.listen(spec)?.to_bits());
+        Ok(())
+    })
+}
+
+/// Where a listener listens: the port that was chosen, say.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_listener_local(stack: *mut cw_stack, listener: u64, local: *mut cw_endpoint) -> cw_status {
+    enter(stack, |inner| {
+        is_there(local)?;
+        let found = inner.stack.listener_local(verbs::handle(listener)?).ok_or(cw_status::CW_STALE)?;
+        put(local, found.into());
+        Ok(())
+    })
+}
+
+/// Stops listening. Connections that were not accepted are reset.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_unlisten(stack: *mut cw_stack, listener: u64) -> cw_status {
+    enter(stack, |inner| {
+        let listener = verbs::handle(listener)?;
+        inner.stack.listener_local(listener).ok_or(cw_status::CW_STALE)?;
+        inner.stack.unlisten(listener);
+        Ok(())
+    })
+}
+
+/// Takes the oldest finished handshake; `CW_AGAIN` when there is none. `token` comes with its events.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_accept(stack: *mut cw_stack, listener: u64, token: u64, conn: *mut u64) -> cw_status {
+    enter(stack, |inner| {
+        is_there(conn)?;
+        let listener = verbs::handle(listener)?;
+        inner.stack.listener_local(listener).ok_or(cw_status::CW_STALE)?;
+        let accepted = inner.stack.accept(listener).ok_or(cw_status::CW_AGAIN)?;
+        inner.stack.set_token(accepted, token);
+        put(conn, accepted.to_bits());
+        Ok(())
+    })
+}
+
+/// Begins a connection; `CW_CONN_CONNECTED` or `CW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
+/// stack. Bytes may be sent into it before.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_connect(
+    stack: *mut cw_stack,
+    now_ns: u64,
+    local: *const cw_endpoint,
+    remote: *const cw_endpoint,
+    token: u64,
+    options: *const cw_options,
+    conn: *mut u64,
+) -> cw_status {
+    enter(stack, |inner| {
+        is_there(conn)?;
+        let options = cw_options::from_caller(options)?;
+        let (local, remote) = (read_or(local).map(Into::into), read(remote)?.into());
+        let now = inner.at(now_ns);
+        let spec = ConnectSpec { table: Table(0), local, remote, token, options };
+        put(conn, inner.stack.connect(now, spec)?.to_bits());
+        Ok(())
+    })
+}
+
+/// Gives a connection another word that comes with its events.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_set_token(stack: *mut cw_stack, conn: u64, token: u64) -> cw_status {
+    enter(stack, |inner| {
+        let conn = verbs::conn(&inner.stack, conn)?;
+        inner.stack.set_token(conn, token);
+        Ok(())
+    })
+}
+
+/// Changes a connection's options; they hold from the next segment on.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_set_options(stack: *mut cw_stack, conn: u64, options: *const cw_options) -> cw_status {
+    enter(stack, |inner| {
+        let conn = verbs::conn(&inner.stack, conn)?;
+        is_there(options)?;
+        inner.stack.set_options(conn, cw_options::from_caller(options)?);
+        Ok(())
+    })
+}
+
+/// Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CW_CONN_WRITABLE` will tell when there is room again.
+/// `CW_AGAIN`: none was.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_send(
+    stack: *mut cw_stack,
+    conn: u64,
+    data: *const u8,
+    len: usize,
+    sent: *mut usize,
+) -> cw_status {
+    enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, data, len, sent))
+}
+
+/// Reads bytes into the caller's memory. `CW_AGAIN`: nothing is there now. `CW_END`: nothing will come any more.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_recv(
+    stack: *mut cw_stack,
+    conn: u64,
+    out: *mut u8,
+    capacity: usize,
+    len: *mut usize,
+) -> cw_status {
+    enter(stack, |inner| verbs::recv(&mut inner.stack, verbs::handle(conn)?, out, capacity, len))
+}
+
+/// Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `cw_consumed`, and can be read until the
+/// stack is used again. Otherwise as `cw_recv`.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_peek(stack: *mut cw_stack, conn: u64, data: *mut *const u8, len: *mut usize) -> cw_status {
+    enter(stack, |inner| verbs::peek(&inner.stack, verbs::handle(conn)?, data, len))
+}
+
+/// The program is done with the oldest `len` unread bytes; `CW_RANGE` when there are not so many.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_consumed(stack: *mut cw_stack, conn: u64, len: usize) -> cw_status {
+    enter(stack, |inner| {
+        let conn = verbs::conn(&inner.stack, conn)?;
+        verbs::consumed(&mut inner.stack, conn, len)
+    })
+}
+
+/// Ends our side behind all bytes written so far; the peer may go on sending.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_shutdown(stack: *mut cw_stack, conn: u64) -> cw_status {
+    enter(stack, |inner| verbs::shutdown(&mut inner.stack, verbs::handle(conn)?))
+}
+
+/// Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends more is answered with a reset.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_close(stack: *mut cw_stack, conn: u64) -> cw_status {
+    enter(stack, |inner| {
+        let conn = verbs::conn(&inner.stack, conn)?;
+        inner.stack.close(conn);
+        Ok(())
+    })
+}
+
+/// Resets the connection; the handle is dead.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_abort(stack: *mut cw_stack, conn: u64) -> cw_status {
+    enter(stack, |inner| {
+        let conn = verbs::conn(&inner.stack, conn)?;
+        inner.stack.abort(conn);
+        Ok(())
+    })
+}
+
+/// Why a connection failed; `CW_OK` when it did not.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_failure(stack: *mut cw_stack, conn: u64) -> cw_status {
+    enter(stack, |inner| {
+        let conn = verbs::conn(&inner.stack, conn)?;
+        inner.stack.failure(conn).map_or(Ok(()), |why| Err(why.into()))
+    })
+}
+
+/// A connection's inner values.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cw_conn_info_get(stack: *mut cw_stack, conn: u64, info: *mut cw_conn_info) -> cw_status {
+    enter(stack, |inner| {
+        is_there(info)?;
+        put(info, verbs::info(&inner.stack, verbs::handle(conn)?)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,393 @@
+//! What a careless or hostile caller meets.
+
+use core::ffi::{CStr, c_void};
+use core::mem::zeroed;
+use core::ptr::{null, null_mut};
+use std::collections::HashSet;
+
+use crate::buf::*;
+use crate::config::*;
+use crate::count::*;
+use crate::net::*;
+use crate::stack::*;
+use crate::status::*;
+use crate::tcp::*;
+use crate::types::*;
+use crate::udp::*;
+use cw_status::*;
+
+fn config() -> cw_config {
+    cw_config {
+        connections: 16,
+        half_open: 16,
+        time_wait: 16,
+        send_chunks: 64,
+        receive_packets: 64,
+        copy_buffers: 4,
+        secret: [7; 32],
+        ..cw_config::default()
+    }
+}
+
+fn new() -> *mut cw_stack {
+    let mut stack = null_mut();
+    // SAFETY: both lead to what they say.
+    let status = unsafe { cw_stack_new(&config(), &mut stack) };
+    assert_eq!(status, CW_OK);
+    stack
+}
+
+fn with_interface() -> *mut cw_stack {
+    let stack = new();
+    // SAFETY: all of it is plain numbers.
+    let plain: cw_interface = unsafe { zeroed() };
+    let mut iface = 99;
+    let spec = cw_interface { link: CW_LINK_RAW, mtu: 1500, ..plain };
+    // SAFETY: all of them lead to what they say.
+    unsafe {
+        assert_eq!(cw_add_interface(stack, &spec, &mut iface), CW_OK);
+        assert_eq!(cw_add_address(stack, 0, iface, cw_ipv4(10, 0, 0, 2), 24), CW_OK);
+    }
+    assert_eq!(iface, 0);
+    stack
+}
+
+fn free(stack: *mut cw_stack) {
+    // SAFETY: it came from `new` and is not used any more.
+    assert_eq!(unsafe { cw_stack_free(stack) }, CW_OK);
+}
+
+fn local() -> cw_endpoint {
+    cw_endpoint { addr: cw_ipv4(10, 0, 0, 2), port: 7 }
+}
+
+#[test]
+fn null_is_refused_everywhere_and_changes_nothing() {
+    let stack = with_interface();
+    let (none, mut n, mut h) = (null_mut::<cw_stack>(), 0usize, 0u64);
+    let (here, byte, mut data) = (local(), [0u8; 4], null());
+    // SAFETY: what is not null leads to what it says.
+    let refused = unsafe {
+        [
+            cw_config_init(null_mut()),
+            cw_options_init(null_mut()),
+            cw_stack_new(null(), &mut null_mut()),
+            cw_stack_new(&config(), null_mut()),
+            cw_ingest(none, 0, null(), 0),
+            cw_ingest(stack, 0, null(), 1),
+            cw_expire(none, 0),
+            cw_emit(none, 0, null()),
+            cw_emit(stack, 0, null()),
+            cw_emit(stack, 0, &cw_sink { ctx: null_mut(), reserve: None, commit: None }),
+            cw_next_deadline(stack, null_mut()),
+            cw_wants_emit(none),
+            cw_next_event(stack, null_mut()),
+            cw_add_interface(stack, null(), &mut 0),
+            cw_add_interface(stack, &zeroed(), null_mut()),
+            cw_add_route(stack, cw_ipv4(0, 0, 0, 0), 0, null(), -1),
+            cw_add_neighbour(stack, 0, 0, cw_ipv4(10, 0, 0, 1), null()),
+            cw_listen(stack, null(), 1, 0, null(), &mut h),
+            cw_listen(stack, &here, 1, 0, null(), null_mut()),
+            cw_listen(none, &here, 1, 0, null(), &mut h),
+            cw_accept(stack, 1 << 32, 0, null_mut()),
+            cw_connect(stack, 0, null(), null(), 0, null(), &mut h),
+            cw_send(stack, 1 << 32, byte.as_ptr(), 4, null_mut()),
+            cw_recv(stack, 1 << 32, null_mut(), 4, &mut n),
+            cw_recv(stack, 1 << 32, null_mut(), 0, null_mut()),
+            cw_peek(stack, 1 << 32, &mut data, null_mut()),
+            cw_peek(stack, 1 << 32, null_mut(), &mut n),
+            cw_conn_info_get(stack, 1 << 32, null_mut()),
+            cw_udp_bind(stack, null(), 0, &mut h),
+            cw_udp_recv(stack, 1 << 32, null_mut(), 0, null_mut(), null_mut()),
+            cw_counters_get(stack, null_mut()),
+            cw_addr_parse(null(), &mut here.addr.clone()),
+            cw_addr_parse(c"10.0.0.1".as_ptr(), null_mut()),
+            cw_endpoint_parse(null(), null_mut()),
+            cw_addr_format(null(), null_mut(), 0),
+            cw_addr_format(&here.addr, null_mut(), 9),
+        ]
+    };
+    for (at, status) in refused.into_iter().enumerate() {
+        assert_eq!(status, CW_NULL, "call {at}");
+    }
+    assert_eq!(h, 0);
+    // SAFETY: null is allowed here.
+    assert_eq!(unsafe { cw_stack_free(null_mut()) }, CW_OK);
+    free(stack);
+}
+
+#[test]
+fn a_handle_that_names_nothing_is_stale_for_every_verb() {
+    let stack = with_interface();
+    let (mut n, mut h, mut data, byte, mut room) = (0usize, 0u64, null(), [0u8; 4], [0u8; 4]);
+    for handle in [0, 1, u64::from(u32::MAX), 1 << 32, 3 << 32 | 5, 1 << 32 | 0xffff_ffff, u64::MAX] {
+        // SAFETY: all of them lead to what they say.
+        let answers = unsafe {
+            [
+                cw_listener_local(stack, handle, &mut local()),
+                cw_unlisten(stack, handle),
+                cw_accept(stack, handle, 0, &mut h),
+                cw_set_token(stack, handle, 1),
+                cw_set_options(stack, handle, &zeroed()),
+                cw_send(stack, handle, byte.as_ptr(), 4, &mut n),
+                cw_recv(stack, handle, room.as_mut_ptr(), 4, &mut n),
+                cw_peek(stack, handle, &mut data, &mut n),
+                cw_consumed(stack, handle, 1),
+                cw_shutdown(stack, handle),
+                cw_close(stack, handle),
+                cw_abort(stack, handle),
+                cw_failure(stack, handle),
+                cw_conn_info_get(stack, handle, &mut zeroed()),
+                cw_udp_connect(stack, handle, &local()),
+                cw_udp_local(stack, handle, &mut local()),
+                cw_udp_send(stack, handle, &local(), byte.as_ptr(), 4),
+                cw_udp_recv(stack, handle, room.as_mut_ptr(), 4, &mut n, null_mut()),
+                cw_udp_error(stack, handle),
+                cw_udp_close(stack, handle),
+            ]
+        };
+        assert!(answers.iter().all(|&answer| answer == CW_STALE), "{handle:#x}: {answers:?}");
+    }
+    free(stack);
+}
+
+#[test]
+fn a_closed_handle_is_stale_and_never_names_the_next_connection() {
+    let stack = with_interface();
+    let (mut first, mut second) = (0, 0);
+    let peer = cw_endpoint { addr: cw_ipv4(10, 0, 0, 9), port: 80 };
+    // SAFETY: all of them lead to what they say.
+    unsafe {
+        assert_eq!(cw_connect(stack, 1, null(), &peer, 0, null(), &mut first), CW_OK);
+        assert_eq!(cw_abort(stack, first), CW_OK);
+        assert_eq!(cw_connect(stack, 2, null(), &peer, 0, null(), &mut second), CW_OK);
+        assert_eq!(cw_abort(stack, first), CW_STALE);
+        assert_eq!(cw_failure(stack, second), CW_OK);
+        let mut n = 0;
+        assert_eq!(cw_send(stack, second, null(), 0, &mut n), CW_OK);
+        assert_eq!(cw_send(stack, second, c"x".as_ptr().cast(), usize::MAX, &mut n), CW_INVALID);
+        assert_eq!(cw_consumed(stack, second, 1), CW_RANGE, "nothing was read");
+    }
+    assert_ne!(first, second);
+    free(stack);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_refused() {
+    type Change = fn(&mut cw_config);
+    let wrong: &[(Change, cw_status)] = &[
+        (|c| c.size -= 4, CW_INVALID),
+        (|c| c.secret = [0; 32], CW_SECRET),
+        (|c| c.connections = 0, CW_RANGE),
+        (|c| c.connections = u32::MAX, CW_RANGE),
+        (|c| c.interfaces = 70_000, CW_RANGE),
+        (|c| (c.send_chunks, c.send_chunk_len) = (1 << 24, 1 << 20), CW_RANGE),
+        (|c| (c.first_port, c.last_port) = (2, 1), CW_RANGE),
+        (|c| c.delayed_ack_ms = 501, CW_RANGE),
+    ];
+    for (at, (change, wanted)) in wrong.iter().enumerate() {
+        let mut config = config();
+        change(&mut config);
+        let mut stack = null_mut();
+        // SAFETY: both lead to what they say.
+        assert_eq!(unsafe { cw_stack_new(&config, &mut stack) }, *wanted, "change {at}");
+        assert!(stack.is_null());
+    }
+    let stack = with_interface();
+    // SAFETY: all of them lead to what they say.
+    unsafe {
+        let mut options: cw_options = zeroed();
+        assert_eq!(cw_options_init(&mut options), CW_OK);
+        let mut h = 0;
+        for wrong in [
+            cw_options { congestion: 9, ..options },
+            cw_options { ttl: 0, ..options },
+            cw_options { keepalive_idle_ms: 1, keepalive_count: 0, ..options },
+        ] {
+            assert_ne!(cw_listen(stack, &local(), 1, 0, &wrong, &mut h), CW_OK, "{wrong:?}");
+        }
+        let mut iface = 0;
+        let unknown = cw_interface { link: 7, mtu: 1500, ..zeroed() };
+        assert_eq!(cw_add_interface(stack, &unknown, &mut iface), CW_INVALID);
+        let offload = cw_interface { link: CW_LINK_RAW, mtu: 1500, offloads: 1 << 20, ..zeroed() };
+        assert_eq!(cw_add_interface(stack, &offload, &mut iface), CW_INVALID);
+        assert_eq!(cw_set_up(stack, 9, 1), CW_NO_INTERFACE);
+        assert_eq!(cw_add_address(stack, 0, 0, cw_ipv4(10, 1, 0, 1), 33), CW_INVALID);
+        assert_eq!(cw_add_address(stack, 0, 8, cw_ipv4(10, 1, 0, 1), 24), CW_NO_INTERFACE);
+        assert_eq!(cw_add_route(stack, cw_ipv4(0, 0, 0, 0), 0, null(), 70_000), CW_NO_INTERFACE);
+    }
+    free(stack);
+}
+
+/// A packet that counts how often it was released, and tries the stack from there.
+struct Probe {
+    stack: *mut cw_stack,
+    released: u32,
+    inside: Vec<cw_status>,
+    bytes: Vec<u8>,
+}
+
+/// # Safety
+/// `owner` leads to a probe that nobody else uses now.
+unsafe extern "C" fn release(owner: *mut c_void) {
+    // SAFETY: the tests below lend a probe that outlives its packet.
+    unsafe {
+        let probe = &mut *owner.cast::<Probe>();
+        probe.released += 1;
+        probe.inside.push(cw_expire(probe.stack, 0));
+        probe.inside.push(cw_stack_free(probe.stack));
+    }
+}
+
+fn probe(stack: *mut cw_stack, bytes: &[u8]) -> Probe {
+    Probe { stack, released: 0, inside: Vec::new(), bytes: bytes.to_vec() }
+}
+
+fn packet(probe: &mut Probe) -> cw_packet {
+    let (data, len) = (probe.bytes.as_mut_ptr(), probe.bytes.len() as u32);
+    let owner = core::ptr::from_mut(probe).cast();
+    cw_packet {
+        data,
+        len,
+        footprint: 0,
+        release: Some(release),
+        owner,
+        iface: 0,
+        segment_size: 0,
+        checksum: CW_CHECKSUM_UNKNOWN,
+        rss_hash: 0,
+    }
+}
+
+#[test]
+fn every_packet_is_released_once_and_a_call_out_of_the_release_is_busy() {
+    let stack = with_interface();
+    // Garbage of any length, nothing at all, and more packets than a burst.
+    let mut probes: Vec<Probe> = (0..200).map(|n| probe(stack, &vec![n as u8; n])).collect();
+    let packets: Vec<cw_packet> = probes.iter_mut().map(packet).collect();
+    let mut counters = cw_counters::default();
+    // SAFETY: packets and probes stay until they were released.
+    unsafe {
+        assert_eq!(cw_ingest(stack, 5, packets.as_ptr(), packets.len()), CW_OK);
+        assert_eq!(cw_counters_get(stack, &mut counters), CW_OK);
+    }
+    assert_eq!((counters.packets_in, counters.dropped), (200, 200));
+    for probe in &probes {
+        assert_eq!((probe.released, &probe.inside[..]), (1, &[CW_BUSY, CW_BUSY][..]));
+    }
+    free(stack);
+    assert!(probes.iter().all(|probe| probe.released == 1));
+}
+
+#[test]
+fn packets_are_taken_all_or_none() {
+    let stack = with_interface();
+    let (mut good, mut bad) = (probe(stack, &[1; 40]), probe(stack, &[2; 40]));
+    let good_packet = packet(&mut good);
+    for (spoil, wanted) in [
+        (cw_packet { checksum: 3, ..packet(&mut bad) }, CW_INVALID),
+        (cw_packet { data: null_mut(), ..packet(&mut bad) }, CW_NULL),
+    ] {
+        let packets = [good_packet, spoil];
+        // SAFETY: what is not taken is not touched.
+        assert_eq!(unsafe { cw_ingest(stack, 0, packets.as_ptr(), 2) }, wanted);
+    }
+    assert_eq!((good.released, bad.released), (0, 0));
+    // Nothing is at null, and that is a packet of no bytes, dropped and given back like any.
+    let empty = cw_packet { data: null_mut(), len: 0, ..good_packet };
+    // SAFETY: as above.
+    assert_eq!(unsafe { cw_ingest(stack, 0, &empty, 1) }, CW_OK);
+    assert_eq!(good.released, 1);
+    free(stack);
+}
+
+#[test]
+fn packets_without_release_are_copied_while_there_are_buffers_and_counted_when_not() {
+    let stack = with_interface();
+    let mut bytes = vec![0u8; 3_000];
+    let plain = cw_packet { release: None, ..packet(&mut probe(stack, &[])) };
+    let (short, long) = (
+        cw_packet { data: bytes.as_mut_ptr(), len: 60, ..plain },
+        cw_packet { data: bytes.as_mut_ptr(), len: 3_000, ..plain },
+    );
+    let mut counters = cw_counters::default();
+    // SAFETY: the bytes are there during the calls.
+    unsafe {
+        assert_eq!(cw_ingest(stack, 0, [short, long, short].as_ptr(), 3), CW_OK);
+        assert_eq!(cw_counters_get(stack, &mut counters), CW_OK);
+    }
+    assert_eq!((counters.packets_in, counters.dropped, counters.not_copied), (2, 2, 1));
+    free(stack);
+}
+
+#[test]
+fn a_clock_that_runs_backwards_or_to_the_end_of_time_does_no_harm() {
+    let stack = with_interface();
+    let peer = cw_endpoint { addr: cw_ipv4(10, 0, 0, 9), port: 80 };
+    let (mut conn, mut due) = (0, 0);
+    // SAFETY: all of them lead to what they say.
+    unsafe {
+        assert_eq!(cw_connect(stack, 1 << 40, null(), &peer, 0, null(), &mut conn), CW_OK);
+        for now in [1 << 40, 0, u64::MAX, 5, u64::MAX - 1] {
+            assert_eq!(cw_expire(stack, now), CW_OK);
+            assert_eq!(cw_next_deadline(stack, &mut due), CW_OK);
+        }
+    }
+    free(stack);
+}
+
+#[test]
+fn addresses_go_to_text_and_back_and_a_text_without_end_is_refused() {
+    for text in [c"10.0.0.2", c"::", c"2001:db8::1", c"ff02::1"] {
+        let mut addr = cw_ipv4(0, 0, 0, 0);
+        let mut room = [1i8; CW_ADDR_TEXT];
+        // SAFETY: all of them lead to what they say.
+        unsafe {
+            assert_eq!(cw_addr_parse(text.as_ptr(), &mut addr), CW_OK);
+            assert_eq!(cw_addr_format(&addr, room.as_mut_ptr(), room.len()), CW_OK);
+            assert_eq!(CStr::from_ptr(room.as_ptr()), text);
+            assert_eq!(cw_addr_format(&addr, room.as_mut_ptr(), 2), CW_TOO_LONG);
+        }
+    }
+    let endless = [b'1'; 200];
+    let mut endpoint = local();
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(cw_endpoint_parse(endless.as_ptr().cast(), &mut endpoint), CW_TOO_LONG);
+        assert_eq!(cw_endpoint_parse(c"10.0.0.1".as_ptr(), &mut endpoint), CW_INVALID);
+        assert_eq!(cw_endpoint_parse(c"\xff".as_ptr(), &mut endpoint), CW_INVALID);
+        assert_eq!(cw_endpoint_parse(c"[2001:db8::1]:80".as_ptr(), &mut endpoint), CW_OK);
+    }
+    assert_eq!(endpoint.port, 80);
+}
+
+#[test]
+fn every_status_has_its_own_sentence_and_any_number_has_one() {
+    let mut seen = HashSet::new();
+    for &status in cw_status::ALL {
+        assert!(seen.insert(cw_status::text(status as u32)), "{status:?}");
+        assert_eq!(cw_status::text(status as u32), {
+            // SAFETY: it is a constant text.
+            unsafe { CStr::from_ptr(cw_status_text(status as u32)) }
+        });
+    }
+    for number in [31, 1_000, u32::MAX] {
+        assert_eq!(cw_status::text(number), c"no status of this library");
+    }
+}
+
+#[test]
+fn the_reasons_to_drop_a_packet_end() {
+    let stack = new();
+    let (mut name, mut len, mut count, mut at) = (null(), 0, 0, 0);
+    // SAFETY: all of them lead to what they say.
+    unsafe {
+        while cw_drop_reason(stack, at, &mut name, &mut len, &mut count) == CW_OK {
+            assert!(len > 0 && !name.is_null() && count == 0);
+            at += 1;
+        }
+        assert_eq!(cw_drop_reason(stack, u32::MAX, &mut name, &mut len, &mut count), CW_END);
+    }
+    assert!(at > 20, "{at} reasons");
+    free(stack);
+}

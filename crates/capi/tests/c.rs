@@ -1,0 +1,73 @@
+//! C programs against the library: the examples, built as strictly as can be and run under valgrind.
+
+mod world;
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use world::{Tap, build, have, valgrind};
+
+/// A bound against hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn two_stacks_coupled_in_memory_bring_every_byte_both_ways_over_a_bad_wire() {
+    let pair = build("pair.c");
+    let said = valgrind(&pair, &[]);
+    assert!(said.contains("side 0: sent 1048576 received 1048576"), "{said}");
+    assert!(said.contains("side 1: sent 1048576 received 1048576"), "{said}");
+    assert!(said.contains("frames held at the end: 0"), "{said}");
+}
+
+#[test]
+fn a_peer_of_the_kernel_talks_to_the_echo_server_over_a_tap_device() {
+    if !have::root() {
+        return;
+    }
+    let echo = build("echo.c");
+    let tap = Tap::new();
+    let server = tap.serve(&echo);
+    for address in Tap::OURS {
+        let address: IpAddr = address.parse().unwrap();
+        tap.inside(|| {
+            let mut stream = std::net::TcpStream::connect_timeout(&SocketAddr::new(address, 7), PATIENCE).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            let sent: Vec<u8> = (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let mut writer = stream.try_clone().unwrap();
+            let bytes = sent.clone();
+            let writing = std::thread::spawn(move || {
+                writer.write_all(&bytes).unwrap();
+                writer.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut came = Vec::new();
+            stream.read_to_end(&mut came).unwrap();
+            writing.join().unwrap();
+            assert!(came == sent, "{address}: {} bytes came back of {}", came.len(), sent.len());
+
+            let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
+            let socket = UdpSocket::bind((any, 0)).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.send_to(b"a datagram", (address, 7)).unwrap();
+            let mut buffer = [0; 64];
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..len], from.ip()), (&b"a datagram"[..], address));
+        });
+    }
+    let said = server.stop();
+    assert!(said.contains("echoed 400000 bytes and 2 datagrams"), "{said}");
+}
+
+#[test]
+fn the_echo_server_says_what_is_wrong_with_a_port_and_with_an_address() {
+    let echo = build("echo.c");
+    for (args, sentence) in [
+        (&["nothing:x", "10.0.0.2/24"][..], "nothing:x"),
+        (&["loop", "10.0.0.2/33"][..], "an argument is none that is known"),
+    ] {
+        let output = std::process::Command::new(&echo).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(sentence), "{args:?}: {said}");
+    }
+}
