@@ -100,7 +100,7 @@ impl CrewArgs {
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
         let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap };
-        let opened = clearway_ports::open(&[spec], self.mtu, &wrap, self.threads());
+        let opened = clearway_ports::open_queues(&[spec], self.mtu, &wrap, self.threads());
         let opened = opened.map_err(|error| match error {
             PortError::Misuse(sentence) => WrongUse(sentence).into(),
             other => anyhow::Error::from(other),

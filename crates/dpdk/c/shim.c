@@ -566,7 +566,8 @@ uint32_t cw_free_buffers(const void *pool)
 
 void *cw_box_make(const char *name, uint32_t slots, int socket)
 {
-	return rte_ring_create(name, slots, socket, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
+	/* Full at a power of two, one less than which a ring holds. */
+	return rte_ring_create(name, slots, socket, 0);
 }
 
 void cw_box_free(void *box)

@@ -9,9 +9,10 @@ mod eal;
 mod explain;
 mod open;
 mod queue;
+mod steer;
 mod sys;
 mod wake;
 
 pub use eal::version;
-pub use open::{DpdkFd, open};
+pub use open::{DpdkFd, Share, open};
 pub use queue::DpdkQueue;

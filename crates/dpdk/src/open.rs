@@ -12,6 +12,7 @@ use clearway_dev::{DevError, DpdkSpec, FramePool, Mac};
 use clearway_pkt::Offloads;
 
 use crate::queue::DpdkQueue;
+use crate::steer::Steer;
 use crate::sys::{self, Config, Device, Info, Ready, RxLane, TxLane, ability};
 use crate::{eal, explain};
 
@@ -22,15 +23,17 @@ const USUAL_MTU: usize = 1_500;
 const DATA_ROOM: usize = 2_048;
 
 /// Mbufs of a queue besides those that lie in its rings: bursts on their way, and what the threads' caches keep back.
-const SPARE_BUFFERS: u32 = 2_048;
+const SPARE_BUFFERS: u32 = 4_096;
 
 /// One queue of a device on its way to the thread that will use it.
 pub struct DpdkFd {
     pub(crate) port: String,
     pub(crate) name: String,
     pub(crate) core: usize,
+    // Goes before the device, because frames may lie in it.
+    pub(crate) steer: Option<Arc<Steer>>,
     pub(crate) rx: Option<RxLane>,
-    pub(crate) tx: Arc<Mutex<TxLane>>,
+    pub(crate) tx: Arc<[Mutex<TxLane>]>,
     pub(crate) device: Arc<Device>,
     pub(crate) mtu: usize,
     pub(crate) mac: Mac,
@@ -67,8 +70,18 @@ impl DpdkFd {
     }
 }
 
-/// Opens the device that `spec` names with up to `queues` queues; a device that has fewer gives fewer. Starts DPDK when it does not run yet.
-pub fn open(spec: &DpdkSpec, queues: usize) -> Result<Vec<DpdkFd>, DevError> {
+/// What several cores do with a device together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// Each flow belongs to one core, whatever queue it comes on. Every core gets its end of the port, also when the device has fewer queues.
+    Flows,
+    /// Each core has a queue of its own and what comes on it. A device that has fewer queues gives fewer.
+    Queues,
+}
+
+/// Opens the device that `spec` names for so many cores. Starts DPDK when it does not run yet.
+pub fn open(spec: &DpdkSpec, cores: usize, share: Share) -> Result<Vec<DpdkFd>, DevError> {
+    let queues = cores;
     let port = spec.to_string();
     explain::check(spec)?;
     clear_way(spec)?;
@@ -89,30 +102,45 @@ pub fn open(spec: &DpdkSpec, queues: usize) -> Result<Vec<DpdkFd>, DevError> {
         let _ = device.set_rss(info.reta_size, ready.rx_queues);
     }
     let _ = sys::take_log();
-    Ok(queues_of(spec, &device, &ready, &config, mac))
+    let mut fds = queues_of(spec, cores, &device, &ready, &config, mac);
+    if share == Share::Queues {
+        fds.retain(|fd| fd.rx.is_some());
+    } else if cores > 1 {
+        let spread_by_device = ready.got & ability::RSS != 0 && usize::from(ready.rx_queues) == cores;
+        let steer = Steer::new(device.number(), cores, spread_by_device);
+        let steer = Arc::new(steer.map_err(|error| explain::not_set_up(spec, "the boxes between cores", error))?);
+        fds.iter_mut().for_each(|fd| fd.steer = Some(Arc::clone(&steer)));
+    }
+    Ok(fds)
 }
 
-fn queues_of(spec: &DpdkSpec, device: &Arc<Device>, ready: &Ready, config: &Config, mac: Mac) -> Vec<DpdkFd> {
+fn queues_of(
+    spec: &DpdkSpec,
+    cores: usize,
+    device: &Arc<Device>,
+    ready: &Ready,
+    config: &Config,
+    mac: Mac,
+) -> Vec<DpdkFd> {
     let (rx, tx) = Device::lanes(device, ready);
-    let tx: Vec<Arc<Mutex<TxLane>>> = tx.into_iter().map(|lane| Arc::new(Mutex::new(lane))).collect();
+    let tx: Arc<[Mutex<TxLane>]> = tx.into_iter().map(Mutex::new).collect();
     let offloads = offloads_of(ready.got);
-    let fd = |(core, rx): (usize, RxLane)| {
-        let tx = Arc::clone(tx.get(core % tx.len().max(1))?);
-        Some(DpdkFd {
-            port: spec.to_string(),
-            name: format!("dpdk:{}", spec.device),
-            core,
-            rx: Some(rx),
-            tx,
-            device: Arc::clone(device),
-            mtu: usize::from(ready.mtu),
-            mac,
-            offloads,
-            data_room: config.data_room as usize,
-            interrupts: ready.got & ability::RX_INTERRUPT != 0,
-        })
+    let mut rx = rx.into_iter();
+    let fd = |core: usize| DpdkFd {
+        port: spec.to_string(),
+        name: format!("dpdk:{}", spec.device),
+        core,
+        rx: rx.next(),
+        steer: None,
+        tx: Arc::clone(&tx),
+        device: Arc::clone(device),
+        mtu: usize::from(ready.mtu),
+        mac,
+        offloads,
+        data_room: config.data_room as usize,
+        interrupts: ready.got & ability::RX_INTERRUPT != 0,
     };
-    rx.into_iter().enumerate().filter_map(fd).collect()
+    (0..cores).map(fd).collect()
 }
 
 fn offloads_of(got: u32) -> Offloads {

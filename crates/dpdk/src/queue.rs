@@ -10,8 +10,9 @@ use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use crate::open::DpdkFd;
-use crate::sys::{Batch, Device, Outbox, Room, RxLane, ThreadNumber, TxLane, Work, ask};
-use crate::wake::Wake;
+use crate::steer::{Inbox, Steer};
+use crate::sys::{Batch, Device, Outbox, Room, RxLane, Sent, ThreadNumber, TxLane, Work, ask};
+use crate::wake::{Sources, Wake};
 
 thread_local! {
     // DPDK keeps a few buffers back for each thread that it knows.
@@ -23,6 +24,9 @@ const ASK_LINK: Duration = Duration::from_millis(1);
 
 /// How long a device may take nothing at all. Its peer sleeps, or it does not like the first frame.
 const STUCK: Duration = Duration::from_millis(500);
+
+/// How long a queue may take nothing before the next one is tried.
+const OTHER_QUEUE: Duration = Duration::from_millis(2);
 
 /// How soon frames that the device did not take are offered again.
 const RETRY: Duration = Duration::from_micros(20);
@@ -36,8 +40,12 @@ pub struct DpdkQueue {
     room: Option<Room>,
     outbox: Outbox,
     batch: Batch,
+    spare: Batch,
+    steer: Option<Arc<Steer>>,
     rx: Option<RxLane>,
-    tx: Arc<Mutex<TxLane>>,
+    tx: Arc<[Mutex<TxLane>]>,
+    /// Which of them this core sends on: its own, unless the peer takes nothing from that.
+    tx_at: usize,
     device: Arc<Device>,
     port: String,
     name: String,
@@ -62,14 +70,18 @@ pub struct DpdkQueue {
 
 impl DpdkQueue {
     pub(crate) fn new(fd: DpdkFd, pool: FramePool) -> DpdkQueue {
-        let DpdkFd { port, name, core, rx, tx, device, mtu, mac, offloads, data_room, interrupts } = fd;
+        let DpdkFd { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts } = fd;
         let longest = max_frame(mtu, true).max(offloads.max_segmented_frame as usize);
         let long = if longest > data_room { vec![0; longest].into_boxed_slice() } else { Box::default() };
+        let wake = Wake::new(interrupts && rx.is_some(), inbox(&steer, core));
         DpdkQueue {
             room: None,
             outbox: Outbox::new(&device, core),
             batch: Batch::new(),
+            spare: Batch::new(),
+            steer,
             rx,
+            tx_at: core % tx.len().max(1),
             tx,
             port,
             name,
@@ -79,7 +91,7 @@ impl DpdkQueue {
             offloads,
             data_room,
             interrupts,
-            wake: Wake::new(interrupts),
+            wake,
             pool,
             long,
             in_long: false,
@@ -98,8 +110,8 @@ impl DpdkQueue {
 
     /// The queue on its way to another thread. What it has counted stays behind.
     pub fn into_fd(self) -> DpdkFd {
-        let DpdkQueue { port, name, core, rx, tx, device, mtu, mac, offloads, data_room, interrupts, .. } = self;
-        DpdkFd { port, name, core, rx, tx, device, mtu, mac, offloads, data_room, interrupts }
+        let DpdkQueue { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts, .. } = self;
+        DpdkFd { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts }
     }
 
     /// Whether the link is up: the peer is there, the cable is plugged.
@@ -115,6 +127,26 @@ impl DpdkQueue {
     /// Buffers of DPDK's that are free in this queue's pool.
     pub fn free_buffers(&self) -> usize {
         self.device.free_buffers(self.core)
+    }
+
+    /// Takes what other cores have received for this one, then what comes on its own queue. Answers whether there was anything.
+    #[inline]
+    fn look(&mut self, burst: &mut Burst<PoolBuf>) -> bool {
+        let mut got = false;
+        if let Some(inbox) = inbox(&self.steer, self.core) {
+            inbox.take(&mut self.batch, burst.room());
+            got = self.batch.len() > 0;
+            self.take_in(burst);
+        }
+        let Some(lane) = &mut self.rx else { return got };
+        lane.receive(&mut self.batch, burst.room());
+        got |= self.batch.len() > 0;
+        if let Some(steer) = &self.steer {
+            let lost = steer.sort(self.core, &mut self.batch, &mut self.spare, self.wake.now());
+            self.counters.rx_drops[RxDrop::CoreFull as usize] += lost as u64;
+        }
+        self.take_in(burst);
+        got
     }
 
     #[inline]
@@ -139,7 +171,10 @@ impl DpdkQueue {
             return;
         }
         enter();
-        let sent = self.tx.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox);
+        let sent = match self.tx.get(self.tx_at) {
+            Some(lane) => lane.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox),
+            None => Sent::default(),
+        };
         self.counters.tx_packets += sent.frames as u64;
         self.counters.tx_bytes += sent.bytes;
         if sent.frames > 0 {
@@ -163,8 +198,15 @@ impl DpdkQueue {
         let why = match self.link {
             false => TxDrop::LinkDown,
             true if now.since(self.took_some) >= STUCK => TxDrop::QueueFull,
-            true => return,
+            true => {
+                // A peer may have fewer queues than we have; then nothing ever leaves on the rest, and all cores share what there is.
+                if now.since(self.took_some) >= OTHER_QUEUE {
+                    self.tx_at = (self.tx_at + 1) % self.tx.len().max(1);
+                }
+                return;
+            }
         };
+        self.tx_at = self.core % self.tx.len().max(1);
         for _ in 0..self.outbox.clear() {
             self.counters.drop_tx(why);
         }
@@ -175,6 +217,10 @@ impl DpdkQueue {
         let in_long = std::mem::take(&mut self.in_long);
         if meta.segmentation == Segmentation::None && len > max_frame(self.mtu, true) {
             return Err(TxDrop::TooLong);
+        }
+        if let Some(steer) = &self.steer {
+            let frame = if in_long { &self.long[..] } else { room.as_ref().map_or(&[][..], Room::bytes) };
+            steer.sent(self.core, frame.get(..len).unwrap_or_default(), self.wake.now());
         }
         if in_long {
             let frame = self.long.get(..len).ok_or(TxDrop::BadRequest)?;
@@ -187,6 +233,12 @@ impl DpdkQueue {
         self.outbox.push(room, len, work);
         Ok(())
     }
+}
+
+/// What other cores have received for this one.
+#[inline]
+fn inbox(steer: &Option<Arc<Steer>>, core: usize) -> Option<&Inbox> {
+    steer.as_ref()?.inbox(core)
 }
 
 /// DPDK knows the thread from here on.
@@ -262,15 +314,14 @@ impl Dev for DpdkQueue {
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         enter();
-        let Some(lane) = &mut self.rx else { return Ok(()) };
-        self.wake.before_look(lane);
-        lane.receive(&mut self.batch, burst.room());
-        if self.batch.len() == 0 && self.wake.got_none(lane) {
-            lane.receive(&mut self.batch, burst.room());
+        self.wake.before_look(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+        let mut got = self.look(burst);
+        let sources = Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) };
+        if !got && self.wake.got_none(sources) {
+            got = self.look(burst);
         }
-        if self.batch.len() > 0 {
-            self.wake.got_some(lane);
-            self.take_in(burst);
+        if got {
+            self.wake.got_some(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
         }
         Ok(())
     }
@@ -365,7 +416,7 @@ impl Dev for DpdkQueue {
     }
 
     fn next_deadline(&self) -> Instant {
-        let look = if self.rx.is_some() { self.wake.deadline() } else { Instant::NEVER };
+        let look = self.wake.deadline();
         if self.outbox.len() > 0 { look.min(self.wake.now() + RETRY) } else { look }
     }
 }

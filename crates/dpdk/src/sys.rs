@@ -184,6 +184,10 @@ unsafe extern "C" {
     fn cw_chain(pool: *mut c_void, from: *const u8, len: u32) -> *mut c_void;
     fn cw_tx(port: u16, queue: u16, out: *const Out, count: u32, bad: *mut u32) -> u32;
     fn cw_free_buffers(pool: *const c_void) -> u32;
+    fn cw_box_make(name: *const c_char, slots: u32, socket: c_int) -> *mut c_void;
+    fn cw_box_free(frames: *mut c_void);
+    fn cw_box_put(frames: *mut c_void, list: *const In, count: u32) -> u32;
+    fn cw_box_take(frames: *mut c_void, list: *mut In, room: u32) -> u32;
 }
 
 /// A C string in an array, up to its zero.
@@ -346,6 +350,11 @@ impl Device {
         (rx, tx)
     }
 
+    /// DPDK's number of the port.
+    pub(crate) fn number(&self) -> u16 {
+        self.port
+    }
+
     /// Whether the link is up.
     pub(crate) fn link(&self) -> bool {
         // SAFETY: any thread may ask.
@@ -501,6 +510,23 @@ impl Batch {
         Seen { hash: frame.hash, segment_size: frame.segment_size, checksum }
     }
 
+    /// Moves the frames that belong to `owner` into `to`, which is empty. The others move up, and so do their entries in `owners`.
+    pub(crate) fn split(&mut self, owners: &mut [u8; BURST], owner: u8, to: &mut Batch) {
+        debug_assert!(to.count == 0);
+        let mut kept = 0;
+        for index in 0..self.count {
+            if owners[index] == owner {
+                to.list[to.count] = self.list[index];
+                to.count += 1;
+            } else {
+                self.list[kept] = self.list[index];
+                owners[kept] = owners[index];
+                kept += 1;
+            }
+        }
+        self.count = kept;
+    }
+
     /// Gives the frames back.
     #[inline]
     pub(crate) fn release(&mut self) {
@@ -515,6 +541,55 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+/// Frames that threads hand to each other.
+pub(crate) struct FrameBox {
+    ring: NonNull<c_void>,
+}
+
+// SAFETY: any number of threads may put into a ring of this kind and take out of it at the same time.
+unsafe impl Send for FrameBox {}
+// SAFETY: see above.
+unsafe impl Sync for FrameBox {}
+
+impl FrameBox {
+    /// A box for `slots` frames, a power of two, for this core of the port of that number.
+    pub(crate) fn new(port: u16, core: usize, slots: usize) -> io::Result<FrameBox> {
+        let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = CString::new(format!("clearway-box-{port}-{core}")).unwrap_or_default();
+        // SAFETY: the name ends with zero and is copied. Memory may be that of any socket (-1).
+        let ring = unsafe { cw_box_make(name.as_ptr(), slots as u32, -1) };
+        let ring = NonNull::new(ring).ok_or_else(|| io::Error::from_raw_os_error(Errno::ENOMEM as i32))?;
+        Ok(FrameBox { ring })
+    }
+
+    /// Puts the frames of `batch` in, the oldest first; those that do not fit stay there.
+    #[inline]
+    pub(crate) fn put(&self, batch: &mut Batch) {
+        // SAFETY: the first `count` entries own an mbuf each; the box owns those that it takes, the first ones.
+        let taken = unsafe { cw_box_put(self.ring.as_ptr(), batch.list.as_ptr(), batch.count as u32) } as usize;
+        batch.list.copy_within(taken..batch.count, 0);
+        batch.count -= taken;
+    }
+
+    /// Takes up to `room` frames out; `batch` is empty before.
+    #[inline]
+    pub(crate) fn take(&self, batch: &mut Batch, room: usize) {
+        debug_assert!(batch.count == 0);
+        // SAFETY: the list has BURST places. The frames belong to the batch from here on.
+        let count = unsafe { cw_box_take(self.ring.as_ptr(), batch.list.as_mut_ptr(), room.min(BURST) as u32) };
+        batch.count = count as usize;
+    }
+}
+
+impl Drop for FrameBox {
+    fn drop(&mut self) {
+        let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: nobody else has the ring; the frames in it are freed with it, while their pools live, because every queue lets go of the boxes before
+        // it lets go of the device.
+        unsafe { cw_box_free(self.ring.as_ptr()) }
     }
 }
 

@@ -6,8 +6,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_base::{Duration, Instant};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use crate::steer::Inbox;
 use crate::sys::RxLane;
 
 /// How long a queue has to be quiet before its interrupt is turned on.
@@ -28,6 +29,14 @@ const LOOKS: u32 = 64;
 /// How long such an owner is left alone with it.
 const AWAKE: Duration = Duration::from_secs(1);
 
+/// Where frames come from.
+pub(crate) struct Sources<'a> {
+    /// A queue of the device.
+    pub(crate) lane: Option<&'a mut RxLane>,
+    /// The other cores.
+    pub(crate) inbox: Option<&'a Inbox>,
+}
+
 /// How one queue wakes its owner.
 pub(crate) struct Wake {
     // Readable when the queue's descriptor has rung. The driver's may change with its peer, so the owner sees only this one.
@@ -46,9 +55,21 @@ pub(crate) struct Wake {
 
 impl Wake {
     /// `interrupts` says whether the driver may have them.
-    pub(crate) fn new(interrupts: bool) -> Wake {
-        let epoll = if interrupts { Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok() } else { None };
-        Wake { epoll, armed: false, now: Instant::ZERO, busy: Instant::ZERO, until: Instant::ZERO, heard: Instant::ZERO, looks: 0 }
+    pub(crate) fn new(interrupts: bool, inbox: Option<&Inbox>) -> Wake {
+        let wanted = interrupts || inbox.is_some();
+        let epoll = if wanted { Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok() } else { None };
+        let edge = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
+        // Without the bell of the other cores nobody may sleep long here.
+        let epoll = epoll.filter(|epoll| inbox.is_none_or(|inbox| epoll.add(inbox, edge).is_ok()));
+        Wake {
+            epoll,
+            armed: false,
+            now: Instant::ZERO,
+            busy: Instant::ZERO,
+            until: Instant::ZERO,
+            heard: Instant::ZERO,
+            looks: 0,
+        }
     }
 
     #[inline]
@@ -63,64 +84,76 @@ impl Wake {
 
     /// Before the queue is looked at: the descriptor of a peer who is gone would stay silent for ever, so it is asked for anew now and then.
     #[inline]
-    pub(crate) fn before_look(&mut self, lane: &mut RxLane) {
+    pub(crate) fn before_look(&mut self, sources: Sources<'_>) {
         if self.armed {
-            self.listen(lane);
+            self.listen(sources);
         }
     }
 
     #[inline(never)]
-    fn listen(&mut self, lane: &mut RxLane) {
+    fn listen(&mut self, sources: Sources<'_>) {
         if self.epoll.as_ref().is_some_and(silence) {
             self.heard = self.now;
         }
         self.looks += 1;
         if self.looks > LOOKS {
-            self.disarm(lane);
+            self.disarm(sources);
             self.until = self.now + AWAKE;
         } else if self.now >= self.until {
-            self.disarm(lane);
+            self.disarm(sources);
         }
     }
 
     /// Frames came.
     #[inline]
-    pub(crate) fn got_some(&mut self, lane: &mut RxLane) {
+    pub(crate) fn got_some(&mut self, sources: Sources<'_>) {
         self.busy = self.now;
         if self.armed {
-            self.disarm(lane);
+            self.disarm(sources);
         }
     }
 
     /// No frame came. Answers whether the interrupt was just turned on, so that the queue has to be looked at once more.
     #[inline]
-    pub(crate) fn got_none(&mut self, lane: &mut RxLane) -> bool {
+    pub(crate) fn got_none(&mut self, sources: Sources<'_>) -> bool {
         let worth_it = !self.armed && self.epoll.is_some();
-        worth_it && self.now >= self.until && self.now.since(self.busy) >= QUIET && self.arm(lane)
+        worth_it && self.now >= self.until && self.now.since(self.busy) >= QUIET && self.arm(sources)
     }
 
     #[inline(never)]
-    fn arm(&mut self, lane: &mut RxLane) -> bool {
+    fn arm(&mut self, sources: Sources<'_>) -> bool {
         self.until = self.now + GLANCE;
         let Some(epoll) = &self.epoll else { return false };
-        if !lane.interrupt(true) {
-            return false;
-        }
-        self.armed = lane.watch(epoll);
+        let Sources { lane, inbox } = sources;
+        self.armed = lane.is_none_or(|lane| {
+            let on = lane.interrupt(true);
+            let watched = on && lane.watch(epoll);
+            if on && !watched {
+                lane.interrupt(false);
+            }
+            watched
+        });
         self.looks = 0;
+        // A queue that has to be looked at often anyway needs no bell for the rest.
+        if let Some(inbox) = inbox.filter(|_| self.armed) {
+            inbox.want_bell(true);
+        }
         if self.armed {
             // What rang before is heard by the look that follows.
             let _ = silence(epoll);
-        } else {
-            lane.interrupt(false);
         }
         self.armed
     }
 
     #[inline(never)]
-    fn disarm(&mut self, lane: &mut RxLane) {
+    fn disarm(&mut self, sources: Sources<'_>) {
         self.armed = false;
-        lane.interrupt(false);
+        if let Some(lane) = sources.lane {
+            lane.interrupt(false);
+        }
+        if let Some(inbox) = sources.inbox {
+            inbox.want_bell(false);
+        }
         if let Some(epoll) = &self.epoll {
             let _ = silence(epoll);
         }

@@ -11,5 +11,5 @@ mod port;
 
 pub use clearway_tap::add_host_address;
 pub use error::PortError;
-pub use open::{CaptureTo, Unwrapped, Wrap, describe, open, open_one};
+pub use open::{CaptureTo, Unwrapped, Wrap, describe, open, open_one, open_queues};
 pub use port::Port;

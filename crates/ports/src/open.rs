@@ -122,8 +122,8 @@ pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrap
     }
     let kinds = match spec {
         PortSpec::Tap(tap) => tap_kinds_or_fewer(tap, cores)?,
-        PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, None, cores)?,
-        other => kinds(other, None, cores)?,
+        PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, None, cores, Share::Flows)?,
+        other => kinds(other, None, cores, Share::Flows)?,
     };
     let wrap = Arc::new(wrap.clone());
     let unwrapped = |(core, kind)| {
@@ -153,20 +153,51 @@ fn open_tap(tap: &TapSpec, queues: usize) -> Result<Vec<TapFd>, PortError> {
     Ok(queues)
 }
 
-/// Opens every port with one queue for each of `cores` cores; the answer is a list of ports for each core. `mtu` counts for the ports that name none.
+/// What several cores do with a port together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Share {
+    /// Each flow belongs to one core, whatever queue it comes on: for a stack on each core.
+    Flows,
+    /// Each core has a queue and what comes on it: for frames without a stack.
+    Queues,
+}
+
+/// Opens every port for each of `cores` cores, so that all of a flow comes to the same one; the answer is a list of ports for each core. `mtu` counts
+/// for the ports that name none.
 pub fn open(
     specs: &[PortSpec],
     mtu: Option<usize>,
     wrap: &Wrap,
     cores: usize,
 ) -> Result<Vec<Vec<Unwrapped>>, PortError> {
+    open_shared(specs, mtu, wrap, cores, Share::Flows)
+}
+
+/// The same for those who have no flows: what comes on a queue is for the core of that queue.
+pub fn open_queues(
+    specs: &[PortSpec],
+    mtu: Option<usize>,
+    wrap: &Wrap,
+    cores: usize,
+) -> Result<Vec<Vec<Unwrapped>>, PortError> {
+    open_shared(specs, mtu, wrap, cores, Share::Queues)
+}
+
+fn open_shared(
+    specs: &[PortSpec],
+    mtu: Option<usize>,
+    wrap: &Wrap,
+    cores: usize,
+    share: Share,
+) -> Result<Vec<Vec<Unwrapped>>, PortError> {
+    check_kept(specs, wrap)?;
     let wrap = Arc::new(wrap.clone());
     let mut of_cores: Vec<Vec<Unwrapped>> = (0..cores).map(|_| Vec::new()).collect();
     for (index, spec) in specs.iter().enumerate() {
         if *spec == PortSpec::Loop {
             check_one_wire(wrap.fault.as_ref())?;
         }
-        for (core, kind) in kinds(spec, mtu, cores)?.into_iter().enumerate() {
+        for (core, kind) in kinds(spec, mtu, cores, share)?.into_iter().enumerate() {
             let number = |to: &CaptureTo| numbered(&to.path, specs.len(), index, cores, core);
             let pcap = wrap.pcap.as_ref().map(|to| CaptureTo { path: number(to), ..*to });
             let (name, wrap) = (describe(spec), Arc::clone(&wrap));
@@ -176,7 +207,7 @@ pub fn open(
     Ok(of_cores)
 }
 
-fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>, PortError> {
+fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize, share: Share) -> Result<Vec<Kind>, PortError> {
     match spec {
         PortSpec::Tap(tap) => {
             let mut tap = tap.clone();
@@ -193,7 +224,7 @@ fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>,
             let mtu = mtu.unwrap_or(MAX_IP_PACKET);
             Ok((0..cores).map(|_| Kind::Loop { mtu }).collect())
         }
-        PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, mtu, cores),
+        PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, mtu, cores, share),
         PortSpec::Pcap(path) if cores == 1 => Ok(vec![Kind::Replay(path.clone())]),
         PortSpec::Pcap(_) => {
             Err(PortError::Misuse(format!("{spec} can feed one core only. Use --cores with one core.")))
@@ -202,9 +233,13 @@ fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>,
 }
 
 #[cfg(feature = "dpdk")]
-fn dpdk_kinds(dpdk: &DpdkSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>, PortError> {
+fn dpdk_kinds(dpdk: &DpdkSpec, mtu: Option<usize>, cores: usize, share: Share) -> Result<Vec<Kind>, PortError> {
     let dpdk = DpdkSpec { mtu: dpdk.mtu.or(mtu), ..dpdk.clone() };
-    let queues = clearway_dpdk::open(&dpdk, cores)?;
+    let share = match share {
+        Share::Flows => clearway_dpdk::Share::Flows,
+        Share::Queues => clearway_dpdk::Share::Queues,
+    };
+    let queues = clearway_dpdk::open(&dpdk, cores, share)?;
     let absent =
         queues.first().map(|queue| (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads()));
     let mut kinds: Vec<Kind> = queues.into_iter().map(Kind::Dpdk).collect();
@@ -215,7 +250,7 @@ fn dpdk_kinds(dpdk: &DpdkSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<K
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn dpdk_kinds(dpdk: &DpdkSpec, _mtu: Option<usize>, _cores: usize) -> Result<Vec<Kind>, PortError> {
+fn dpdk_kinds(dpdk: &DpdkSpec, _mtu: Option<usize>, _cores: usize, _share: Share) -> Result<Vec<Kind>, PortError> {
     Err(PortError::Misuse(format!(
         "{dpdk}: this program was built without DPDK. Install libdpdk-dev and build it with: cargo build --release -p clearway-cli --features dpdk. \
          Or use tap:NAME, which needs nothing installed."
