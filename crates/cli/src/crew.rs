@@ -52,6 +52,10 @@ pub(crate) struct CrewArgs {
     /// Never sleep
     #[arg(long)]
     pub(crate) poll: bool,
+
+    /// Take an interface also when it carries the default route of this machine or the login that started this
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// How long a queue is looked at again and again after its last frame before its thread sleeps, and how exactly a sleep ends.
@@ -99,7 +103,7 @@ impl CrewArgs {
         let time = Clock::new().read();
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
-        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap };
+        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap, force: self.force };
         let opened = clearway_ports::open_queues(&[spec], self.mtu, &wrap, self.threads());
         let opened = opened.map_err(|error| match error {
             PortError::Misuse(sentence) => WrongUse(sentence).into(),

@@ -58,6 +58,10 @@ pub(crate) struct NetArgs {
     /// Never sleep
     #[arg(long)]
     pub(crate) poll: bool,
+
+    /// Take an interface also when it carries the default route of this machine or the login that started this
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// An address on a port.
@@ -136,7 +140,7 @@ impl NetArgs {
         let time = Clock::new().read();
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
-        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap };
+        let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap, force: self.force };
         clearway_ports::open(&self.ports, self.mtu, &wrap, self.threads()).map_err(|error| match error {
             PortError::Misuse(sentence) => WrongUse(sentence).into(),
             other => other.into(),

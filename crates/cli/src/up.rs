@@ -50,6 +50,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
+    /// Take an interface also when it carries the default route of this machine or the login that started this
+    #[arg(long)]
+    force: bool,
+
     /// Go on in the background once everything is ready
     #[arg(long)]
     daemon: bool,
@@ -125,7 +129,8 @@ struct Butler<'a> {
 
 impl Butler<'_> {
     fn serve(&self, house: &HouseHandle) -> anyhow::Result<()> {
-        let options = self.settings.control(crate::cli::version_text());
+        let mut options = self.settings.control(crate::cli::version_text());
+        options.force = self.args.force;
         let control = Arc::new(Control::new(house.clone(), options));
         let scripts: Vec<PathBuf> = self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
         control.begin(self.settings, &scripts)?;

@@ -189,6 +189,7 @@ impl Settings {
         ControlOptions {
             version,
             fault: self.fault,
+            force: false,
             tables: self.limits.tables,
             cores: self.workers.clone(),
             spin,

@@ -40,6 +40,8 @@ pub struct ControlOptions {
     pub version: String,
     /// What happens to packets of interfaces that say nothing about it.
     pub fault: Option<FaultSpec>,
+    /// Whether an interface may be taken that this machine is reached over.
+    pub force: bool,
     /// Routing tables that each stack has room for.
     pub tables: u16,
     /// The core of each worker.

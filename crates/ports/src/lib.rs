@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod guard;
 mod open;
 mod port;
 

@@ -13,6 +13,7 @@ use clearway_dev::{
 use clearway_dpdk::DpdkFd;
 use clearway_tap::TapFd;
 
+use crate::guard::{self, Machine};
 use crate::{Port, PortError};
 
 /// What goes round every port.
@@ -24,6 +25,8 @@ pub struct Wrap {
     pub fault_seed: u64,
     /// Writes all packets down.
     pub pcap: Option<CaptureTo>,
+    /// Whether a port may take an interface that this machine is reached over.
+    pub force: bool,
 }
 
 /// Where packets are written.
@@ -114,9 +117,21 @@ fn captured(port: Port, to: &CaptureTo, name: &str) -> io::Result<Port> {
     Ok(Port::Other(Box::new(Capture::new(port, file, name, to.unix_ns_at_zero)?)))
 }
 
+/// Refuses a port that would take the interface of the default route or of the login.
+fn check_kept(specs: &[PortSpec], wrap: &Wrap) -> Result<(), PortError> {
+    let harmless = |spec: &PortSpec| matches!(spec, PortSpec::Loop | PortSpec::Pcap(_));
+    if wrap.force || specs.iter().all(harmless) {
+        return Ok(());
+    }
+    let machine = Machine::read(Path::new("/"), guard::ssh_connection().as_deref());
+    let kept = specs.iter().find_map(|spec| machine.keeps(spec).map(|keep| (spec, keep)));
+    kept.map_or(Ok(()), |(spec, keep)| Err(PortError::Kept { port: describe(spec), keep }))
+}
+
 /// Opens one port for each of `cores` cores. A TUN/TAP interface that cannot have so many queues, because it was made before with one, gets one, for the
 /// first core, and the others have an absent one ([`Port::is_absent`]); so do the cores beyond the queues that it asks for itself.
 pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrapped>, PortError> {
+    check_kept(std::slice::from_ref(spec), wrap)?;
     if *spec == PortSpec::Loop {
         check_one_wire(wrap.fault.as_ref())?;
     }

@@ -43,7 +43,8 @@ impl Control {
             other => ("port", InterfaceKind::Other(other.to_string())),
         };
         let name = self.free_name(name, stem)?;
-        let wrap = Wrap { fault: fault.or(self.options.fault), fault_seed: state.next_fault_seed(), pcap: None };
+        let (fault, force) = (fault.or(self.options.fault), self.options.force);
+        let wrap = Wrap { fault, fault_seed: state.next_fault_seed(), pcap: None, force };
         let queues = clearway_ports::open_one(spec, &wrap, self.house.workers())?;
         let makers = queues.into_iter().map(|queue| {
             Box::new(move |pool: &FramePool| queue.into_port(pool).map_err(CommandError::from)) as MakePort
