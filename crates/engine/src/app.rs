@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use clearway_base::Instant;
+use clearway_base::{Duration, Instant};
 use clearway_proto::{Env, Stack};
 
 use crate::Time;
@@ -17,6 +17,12 @@ pub trait App<E: Env> {
 
     /// Called in every turn, after packets and timers, before anything is sent: takes [`Stack::next_event`] until there is none.
     fn on_events(&mut self, time: Time, stack: &mut Stack<E>);
+
+    /// Called in every turn before [`App::on_events`]: how long the turns that had work took so far, for applications that tell how busy their core is.
+    #[inline]
+    fn on_turn(&mut self, busy: Duration) {
+        let _ = busy;
+    }
 
     /// When [`App::on_events`] has something to do although nothing happened; the engine does not sleep past it.
     fn next_deadline(&self) -> Instant {

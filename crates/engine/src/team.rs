@@ -115,7 +115,13 @@ impl<R> Seat<R> {
         self.index
     }
 
-    pub(crate) fn publish(&self, report: CoreReport<R>) {
+    /// Whether the team was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Leaves a report for the watcher. An engine does so itself; this is for those who have no engine.
+    pub fn publish(&self, report: CoreReport<R>) {
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 }

@@ -68,6 +68,9 @@ pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>> {
     reported: Instant,
     // Something happened since the last report.
     news: bool,
+    // How long turns with work took, and when the present one began; NEVER while there is none.
+    busy: Duration,
+    busy_since: Instant,
 }
 
 impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
@@ -100,6 +103,8 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
             sleeps: 0,
             reported: Instant::ZERO,
             news: true,
+            busy: Duration::ZERO,
+            busy_since: Instant::NEVER,
         };
         for (index, dev) in devs.into_iter().enumerate() {
             engine.add_port(dev, PortOptions { name: format!("port {index}"), ..PortOptions::default() })?;
@@ -193,7 +198,11 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
             return Ok(Step::Stop);
         }
         let time = self.clock.read();
+        self.rest(time.now);
         let turn = self.turn(time)?;
+        if turn.worked {
+            self.busy_since = time.now;
+        }
         if self.app.is_finished() {
             return Ok(Step::Stop);
         }
@@ -234,9 +243,23 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         }
     }
 
+    // The turn before has ended: the one reading of the clock that each turn begins with tells when.
+    #[inline]
+    fn rest(&mut self, now: Instant) {
+        if self.busy_since.is_set() {
+            self.busy = self.busy + now.since(self.busy_since);
+            self.busy_since = Instant::NEVER;
+        }
+    }
+
     fn sleep(&mut self, now: Instant, deadline: Instant) -> Result<Step, EngineError> {
         if self.ports.all_working().any(Dev::must_poll) {
             return Ok(Step::Again);
+        }
+        if self.busy_since.is_set() {
+            // What follows is no work.
+            let now = self.clock.read().now;
+            self.rest(now);
         }
         // Whoever watches sees the last figures of a busy second, and after that the sleep is as long as it can be.
         let report = if self.news { self.reported + REPORT_EVERY } else { Instant::NEVER };
@@ -260,6 +283,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         if self.stack.next_deadline() <= time.now {
             self.stack.expire(time.now);
         }
+        self.app.on_turn(self.busy);
         self.app.on_events(time, &mut self.stack);
         self.ports.committed = 0;
         let unsent = self.stack.wants_emit() && self.stack.emit(time.now, &mut self.ports);

@@ -197,3 +197,68 @@ fn the_team_stops_a_sleeping_engine_and_hears_of_its_end() {
     assert_eq!(team.running(), 0);
     assert!(team.reports()[0].turns > 0);
 }
+
+/// Works through its first turns, sleeps for a while, and is finished.
+#[derive(Default)]
+struct Worker {
+    turns: u64,
+    busy: Duration,
+    deadline: Instant,
+}
+
+const WORK: std::time::Duration = std::time::Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(40);
+
+impl App<Stores> for Worker {
+    type Report = u64;
+
+    fn start(&mut self, _time: Time, _stack: &mut Stack<Stores>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn on_turn(&mut self, busy: Duration) {
+        self.busy = busy;
+    }
+
+    fn on_events(&mut self, time: Time, _stack: &mut Stack<Stores>) {
+        self.turns += 1;
+        self.deadline = if self.turns < 6 { time.now } else { time.now + REST };
+        if self.had_work() {
+            std::thread::sleep(WORK);
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn had_work(&self) -> bool {
+        self.turns < 6
+    }
+
+    fn is_finished(&self) -> bool {
+        self.turns > 6
+    }
+
+    fn stop(&mut self, _time: Time, _stack: &mut Stack<Stores>) {}
+
+    fn report(&self) -> u64 {
+        self.turns
+    }
+}
+
+#[test]
+fn the_application_hears_how_long_the_turns_with_work_took_and_sleep_is_none() {
+    let (_, mut seats) = Team::new(1).unwrap();
+    let pool = FramePool::new(PoolBudget::of_bytes(1 << 20));
+    let stack: Stack<Stores> =
+        Stack::new(Config::new([7; 32]), ChainRx::new(10, 1 << 16), RingTx::new(10, 4_096, 1 << 16));
+    let devs: Vec<PairEnd> = Vec::new();
+    let mut engine = Engine::new(stack, devs, pool, Worker::default(), Mode::Interrupt, seats.remove(0)).unwrap();
+    let began = engine.time().now;
+    engine.run().unwrap();
+    let all = engine.time().now.since(began);
+    let busy = engine.app.busy;
+    assert!(busy >= Duration::from(WORK * 5), "{busy:?} of {all:?}");
+    assert!(busy + REST <= all, "{busy:?} of {all:?}");
+}
