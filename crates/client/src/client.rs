@@ -254,6 +254,7 @@ impl Client {
                 core: Arc::new(core),
                 watches: Vec::new(),
                 local: session.local,
+                bound: None,
                 remote: session.remote,
                 options,
                 connecting: false,

@@ -1,11 +1,11 @@
 //! What a process knows of a session: where its words and FIFOs lie, and by which attachment its events come.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwapOption, Guard};
 use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
-use clearway_shm::layout::flags;
+use clearway_shm::layout::{flags, state};
 use clearway_shm::lock;
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer, SessionView};
 
@@ -28,14 +28,22 @@ pub(crate) struct Core {
     forks: AtomicU32,
     /// That the host is gone was reported as this socket's error.
     mourned: AtomicBool,
-    /// The urgent mark whose byte was read with MSG_OOB, and one more bit that says that there was any.
-    pub(crate) urgent_read: AtomicU64,
 }
 
 /// Where a session's FIFOs lie, of those that it has.
 pub(crate) struct Fifos {
     pub(crate) rx: Option<(FifoPlace, FifoMem)>,
     pub(crate) tx: Option<(FifoPlace, FifoMem)>,
+}
+
+/// Urgent data in the receive FIFO that was not read past.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    number: u32,
+    /// Bytes before the urgent one.
+    pub(crate) distance: u32,
+    /// It was read with MSG_OOB.
+    pub(crate) is_taken: bool,
 }
 
 /// One end of a FIFO.
@@ -104,7 +112,6 @@ impl Core {
             attachment: AtomicU32::new(0),
             forks: AtomicU32::new(forks),
             mourned: AtomicBool::new(false),
-            urgent_read: AtomicU64::new(0),
         }
     }
 
@@ -147,8 +154,13 @@ impl Core {
         self.forks.load(Ordering::Relaxed) != forks
     }
 
+    /// Bits of the session's state. Of an attempt to connect that failed and was told nothing is left.
     pub(crate) fn state(&self) -> u32 {
-        self.words.state.load(Ordering::Acquire)
+        let state = self.words.state.load(Ordering::Acquire);
+        match state & state::FAILED != 0 && self.flags() & flags::DISCONNECTED != 0 {
+            true => state & state::BOUND,
+            false => state,
+        }
     }
 
     pub(crate) fn flags(&self) -> u32 {
@@ -157,6 +169,40 @@ impl Core {
 
     pub(crate) fn is_nonblocking(&self) -> bool {
         self.flags() & flags::NONBLOCK != 0
+    }
+
+    /// SO_OOBINLINE.
+    pub(crate) fn is_oob_inline(&self) -> bool {
+        self.flags() & flags::OOB_INLINE != 0
+    }
+
+    /// The urgent mark, while it is ahead.
+    pub(crate) fn urgent(&self) -> Option<Mark> {
+        let rx = self.rx()?;
+        let head = rx.mem.head();
+        let number = head.urgents.load(Ordering::Acquire);
+        if number == head.urgent_passed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let read_to = head.head.load(Ordering::Acquire);
+        let distance = head.urgent.load(Ordering::Acquire).wrapping_sub(1).wrapping_sub(read_to);
+        let is_taken = number == head.urgent_taken.load(Ordering::Relaxed);
+        // Half of the circle is behind us.
+        (distance < 1 << 31).then_some(Mark { number, distance, is_taken })
+    }
+
+    /// The urgent byte was read with MSG_OOB. Call with `rx_lock` held.
+    pub(crate) fn take_urgent(&self, mark: Mark) {
+        if let Some(rx) = self.rx() {
+            rx.mem.head().urgent_taken.store(mark.number, Ordering::Relaxed);
+        }
+    }
+
+    /// So many bytes were consumed where this mark lay ahead. Call with `rx_lock` held.
+    pub(crate) fn passed(&self, mark: Option<Mark>, len: u32) {
+        if let (Some(mark), Some(rx)) = (mark.filter(|mark| len > mark.distance), self.rx()) {
+            rx.mem.head().urgent_passed.store(mark.number, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn lock_rx(&self) -> lock::Guard<'_> {

@@ -81,6 +81,8 @@ pub(crate) struct Watched {
     pub(crate) core: Arc<Core>,
     pub(crate) watches: Vec<Watch>,
     pub(crate) local: Option<std::net::SocketAddr>,
+    /// What it was bound to, as long as it is not connected.
+    pub(crate) bound: Option<std::net::SocketAddr>,
     pub(crate) remote: Option<std::net::SocketAddr>,
     pub(crate) options: SocketOptions,
     /// A connect has begun whose end no connect has reported.

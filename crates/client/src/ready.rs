@@ -77,7 +77,8 @@ impl Core {
     fn stream_readiness(&self) -> u32 {
         let state = self.state();
         if state & state::LISTENING != 0 {
-            return if self.readable() { IN | RDNORM } else { 0 };
+            let ended = if self.flags() & flags::SHUT_READ != 0 { OUT | WRNORM | HUP } else { 0 };
+            return ended | if self.readable() { IN | RDNORM } else { 0 };
         }
         if state & state::CONNECTING != 0 {
             return 0;
@@ -87,7 +88,7 @@ impl Core {
         }
         if state & state::CONNECTED == 0 {
             // Linux: a stream that was never connected is closed.
-            return OUT | WRNORM | HUP;
+            return OUT | WRNORM | HUP | if self.flags() & flags::SHUT_READ != 0 { IN | RDNORM | RDHUP } else { 0 };
         }
         let shut = self.flags();
         let (no_more_reads, no_more_writes) =
@@ -104,7 +105,7 @@ impl Core {
         if no_more_reads && no_more_writes {
             bits |= HUP;
         }
-        if self.distance_to_urgent().is_some() {
+        if self.has_urgent() {
             bits |= PRI;
         }
         bits
@@ -127,21 +128,20 @@ impl Core {
         bits
     }
 
-    /// Bytes before the urgent one, while that is still ahead.
-    pub(crate) fn distance_to_urgent(&self) -> Option<u32> {
-        if self.state() & state::URGENT == 0 {
-            return None;
-        }
-        let head = self.rx()?.mem.head().head.load(Ordering::Acquire);
-        let mark = self.words.urgent.load(Ordering::Acquire);
-        let distance = mark.wrapping_sub(1).wrapping_sub(head);
-        // Half of the circle is behind us.
-        (distance < 1 << 31).then_some(distance)
+    /// The urgent byte is there, and nobody has taken it.
+    fn has_urgent(&self) -> bool {
+        let mark = self.urgent().filter(|mark| !mark.is_taken);
+        mark.is_some_and(|mark| self.rx().is_some_and(|rx| bytes_in(&rx.mem) > mark.distance))
     }
 
-    /// There is something in the receive FIFO.
+    /// There is something to read in the receive FIFO. An urgent byte that stands outside of the stream is nothing.
     pub(crate) fn readable(&self) -> bool {
-        self.rx().is_some_and(|rx| bytes_in(&rx.mem) > 0)
+        let Some(rx) = self.rx() else { return false };
+        match bytes_in(&rx.mem) {
+            0 => false,
+            1 => self.is_oob_inline() || self.urgent().is_none_or(|mark| mark.distance > 0),
+            _ => true,
+        }
     }
 
     /// Asks the worker to tell when any of `interest` changes. What is waited for must be looked at afterwards.

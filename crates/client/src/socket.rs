@@ -150,9 +150,10 @@ impl Socket {
         let state = self.core.state();
         let begun = state & (state::CONNECTED | state::CONNECTING | state::LISTENING) != 0;
         let over = state & (state::FAILED | state::CLOSED) != 0;
-        if (!begun || over) && (self.core.kind == Kind::Stream || self.remote().is_none()) {
-            return Err(Errno::NOTCONN);
-        }
+        let connected = match self.core.kind {
+            Kind::Stream => begun && !over,
+            Kind::Datagram => self.remote().is_some(),
+        };
         let parts =
             [(How::Read, flags::SHUT_READ, request::SHUT_READ), (How::Write, flags::SHUT_WRITE, request::SHUT_WRITE)];
         for (part, flag, what) in parts {
@@ -160,13 +161,13 @@ impl Socket {
                 true => self.core.words.flags.fetch_or(flag, Ordering::AcqRel),
                 false => flag,
             };
-            if before & flag == 0 {
+            if connected && before & flag == 0 {
                 attachment.push(self.message(what, 0));
             }
         }
-        // Other threads may be waiting for what does not come any more.
+        // Other threads may be waiting for what does not come any more. As in Linux they are told also where this is an error: some programs wake their threads so.
         self.client.hub().mark(self.core.key, ALL);
-        Ok(())
+        if connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
     /// SO_ERROR: what went wrong since the last time it was asked.
@@ -192,7 +193,12 @@ impl Socket {
     pub fn readable_bytes(&self) -> usize {
         let Some(rx) = self.core.rx() else { return 0 };
         match self.core.kind {
-            Kind::Stream => ready::bytes_in(&rx.mem) as usize,
+            Kind::Stream => {
+                let there = ready::bytes_in(&rx.mem);
+                let mark = self.core.urgent().filter(|mark| mark.distance < there && !self.core.is_oob_inline());
+                // What can be read at once.
+                mark.map_or(there, |mark| mark.distance) as usize
+            }
             Kind::Datagram => self.next_datagram_len(),
         }
     }
@@ -250,6 +256,15 @@ impl Socket {
     pub fn hold(&self, lifeline: BorrowedFd<'_>) {
         let copy = rustix::io::fcntl_dupfd_cloexec(lifeline, 0).ok().map(Internal::new);
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = copy;
+    }
+
+    /// Call after the program has closed its last descriptor of this socket in this process. A datagram socket, which others may send to right away, has then
+    /// given up its address when this returns, as after close(2), unless another process holds it; for others this is seen to when an address is next asked for.
+    pub fn closed(&self) {
+        if self.core.kind == Kind::Datagram && self.local().port() != 0 {
+            // Without a host there is nothing to give up.
+            let _ = self.ask(&Request::Settle { session: self.core.id });
+        }
     }
 
     /// The attachment, or what is wrong without one.

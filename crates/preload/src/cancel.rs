@@ -1,10 +1,10 @@
 //! Cancelling a thread that is blocked in a call on a socket of Clearway.
 //!
 //! The C library only marks a thread as cancelled, and wakes it only where it can be unwound on the spot, which is inside of the C library's own system
-//! calls. Ours are not among them. So whoever cancels a thread interrupts its call as well; the call returns, and the thread finds the mark
-//! ([`crate::errno::finish`]).
+//! calls. Ours are not among them. So whoever cancels a thread leaves a sign of ours and interrupts its call as well; the call returns, and the thread finds the
+//! mark ([`crate::errno::finish`]). A thread that was not in a call then finds the sign when it enters the next one.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -12,9 +12,19 @@ use std::time::Duration;
 
 use libc::{pid_t, pthread_t};
 
+use crate::errno::{Answer, LOOK};
 use crate::export::guarded;
 use crate::lock::Lock;
 use crate::real;
+
+/// `PTHREAD_CANCEL_ENABLE` and `PTHREAD_CANCEL_DISABLE`.
+const ENABLED: c_int = 0;
+const DISABLED: c_int = 1;
+
+// SAFETY: the signature is that of the C library.
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
 
 /// The C library's own signal for this (`SIGCANCEL`): its handler does nothing where a thread cannot be unwound.
 const SIGNAL: c_int = 32;
@@ -28,6 +38,10 @@ struct Thread {
     name: pthread_t,
     id: AtomicI32,
     blocked: AtomicBool,
+    /// It was cancelled, and has not looked since.
+    cancelled: AtomicBool,
+    /// It found the sign and does not want to be cancelled now.
+    refuses: AtomicBool,
 }
 
 /// All such threads, behind a lock that a fork does not leave locked.
@@ -58,17 +72,48 @@ pub(crate) fn lock() -> &'static Lock {
 pub(crate) fn after_fork_in_child() {
     THREADS.with(Vec::clear);
     let _ = THREAD.try_with(|thread| {
-        thread.0.id.store(own_id(), Ordering::Relaxed);
-        THREADS.with(|threads| threads.push(Arc::clone(&thread.0)));
+        thread.thread.id.store(own_id(), Ordering::Relaxed);
+        THREADS.with(|threads| threads.push(Arc::clone(&thread.thread)));
     });
 }
 
 /// Takes a thread off the list when it ends.
-struct Listed(Arc<Thread>);
+struct Listed {
+    thread: Arc<Thread>,
+    /// It may have been cancelled before it was on the list.
+    is_new: Cell<bool>,
+}
+
+impl Listed {
+    /// It may be cancelled, and wants to be now. Takes the sign.
+    fn must_look(&self) -> bool {
+        if !self.is_new.get() && !self.thread.cancelled.load(Ordering::SeqCst) {
+            return false;
+        }
+        if !is_enabled() {
+            self.thread.refuses.store(true, Ordering::SeqCst);
+            return false;
+        }
+        self.is_new.set(false);
+        self.thread.cancelled.store(false, Ordering::SeqCst);
+        true
+    }
+}
+
+/// This thread lets itself be cancelled.
+fn is_enabled() -> bool {
+    let (mut state, mut disabled) = (ENABLED, DISABLED);
+    // SAFETY: both places are ours; the state is put back as it was.
+    unsafe {
+        pthread_setcancelstate(DISABLED, &mut state);
+        pthread_setcancelstate(state, &mut disabled);
+    }
+    state == ENABLED
+}
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        THREADS.with(|threads| threads.retain(|thread| !Arc::ptr_eq(thread, &self.0)));
+        THREADS.with(|threads| threads.retain(|thread| !Arc::ptr_eq(thread, &self.thread)));
     }
 }
 
@@ -80,9 +125,11 @@ fn own_id() -> pid_t {
 fn list() -> Listed {
     // SAFETY: takes nothing and cannot fail.
     let name = unsafe { libc::pthread_self() };
-    let thread = Arc::new(Thread { name, id: AtomicI32::new(own_id()), blocked: AtomicBool::new(false) });
+    let off = || AtomicBool::new(false);
+    let thread =
+        Arc::new(Thread { name, id: AtomicI32::new(own_id()), blocked: off(), cancelled: off(), refuses: off() });
     THREADS.with(|threads| threads.push(Arc::clone(&thread)));
-    Listed(thread)
+    Listed { thread, is_new: Cell::new(true) }
 }
 
 thread_local! {
@@ -90,13 +137,30 @@ thread_local! {
 }
 
 /// Runs what may block, so that who cancels this thread knows.
-pub(crate) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
-    // A thread that is ending has no such value any more; it is not cancelled again.
-    let mark = |on: bool| THREAD.try_with(|thread| thread.0.blocked.store(on, Ordering::SeqCst));
-    let _ = mark(true);
+pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    // Either who cancels sees that we are in a call, or we see the sign.
+    let entered = THREAD.try_with(|listed| {
+        listed.thread.blocked.store(true, Ordering::SeqCst);
+        let must_look = listed.must_look();
+        if must_look {
+            listed.thread.blocked.store(false, Ordering::Release);
+        }
+        must_look
+    });
+    match entered {
+        Ok(false) => {}
+        Ok(true) => return Err(LOOK),
+        // A thread that is ending has no such value any more; it is not cancelled again.
+        Err(_) => return call(),
+    }
     let answer = call();
-    let _ = mark(false);
-    answer
+    let interrupted = matches!(answer, Err(clearway_client::Errno::INTR));
+    let refused = THREAD.try_with(|listed| {
+        listed.thread.blocked.store(false, Ordering::Release);
+        interrupted && listed.thread.cancelled.load(Ordering::SeqCst) && !is_enabled()
+    });
+    // A cancellation that has to wait is nothing that the program sees.
+    if refused == Ok(true) { Err(LOOK) } else { answer }
 }
 
 /// `pthread_cancel(3)`
@@ -118,8 +182,10 @@ fn interrupt(name: pthread_t) {
     let Some(thread) = THREADS.with(|threads| threads.iter().find(|thread| thread.name == name).map(Arc::clone)) else {
         return;
     };
+    thread.refuses.store(false, Ordering::SeqCst);
+    thread.cancelled.store(true, Ordering::SeqCst);
     for _ in 0..MOST {
-        if !thread.blocked.load(Ordering::SeqCst) {
+        if !thread.blocked.load(Ordering::SeqCst) || thread.refuses.load(Ordering::SeqCst) {
             return;
         }
         // SAFETY: a signal to a thread of this process, or to none.

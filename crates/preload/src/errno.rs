@@ -49,6 +49,9 @@ impl Number for isize {
 /// Linux has the same number for it, and like Linux we never show it to a program.
 const RESTART: Errno = Errno(512);
 
+/// This thread may have been cancelled: look, and then begin the call again. No program sees this number either.
+pub(crate) const LOOK: Errno = Errno(513);
+
 /// Runs what may block. Interrupted, it is begun again where the program wants that, unless it has a time limit.
 pub(crate) fn blocking<T>(call: impl FnOnce() -> Answer<T>, limited: impl FnOnce() -> bool) -> Answer<T> {
     match while_blocked(call) {
@@ -59,15 +62,15 @@ pub(crate) fn blocking<T>(call: impl FnOnce() -> Answer<T>, limited: impl FnOnce
 
 /// The answer for the C caller: the number, or −1 and errno. None: begin again.
 ///
-/// Calls that block are points where a thread can be cancelled; a cancelled thread's blocked call is interrupted, so it is
-/// enough to look then.
+/// Calls that block are points where a thread can be cancelled; a cancelled thread's blocked call is interrupted, and one that was cancelled before it called is
+/// told to look ([`LOOK`]), so it is enough to look then.
 pub(crate) fn finish<T: Number>(answer: Answer<T>) -> Option<T> {
     let errno = match answer {
         Ok(number) => return Some(number),
-        Err(errno @ (Errno(libc::EINTR) | RESTART)) => {
+        Err(errno @ (Errno(libc::EINTR) | RESTART | LOOK)) => {
             // SAFETY: may unwind; no frame between here and the C caller has anything to clean up.
             unsafe { pthread_testcancel() };
-            if errno == RESTART && crate::signals::all_restart() {
+            if errno == LOOK || errno == RESTART && crate::signals::all_restart() {
                 return None;
             }
             libc::EINTR

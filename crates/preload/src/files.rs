@@ -79,10 +79,19 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
         // The program never opened it: it is as if it were not there.
         return is_own().then(|| fail(libc::EBADF));
     }
-    if is_own() {
-        forget(fd);
+    if !is_own() {
+        return None;
     }
-    None
+    let held = TABLE.put(fd, None)?;
+    before_close(fd, &held);
+    let Object::Ours(mine) = &*held else { return None };
+    // By the system call, so that no thread is cancelled in the midst of our own frames.
+    // SAFETY: closes a descriptor, as the caller asks.
+    let answer = check(unsafe { libc::syscall(libc::SYS_close, fd) } as c_int);
+    if held.is_last() {
+        mine.socket.closed();
+    }
+    Some(answer)
 }
 
 /// A descriptor is about to be closed or replaced.

@@ -141,6 +141,12 @@ impl<E: Env> Stack<E> {
         self.tcp.send(conn, bytes, true)
     }
 
+    /// The last of the next `ahead` bytes that the owner writes is urgent, for an owner who writes behind the stack's back: told before they are written, it is
+    /// announced with the first segment that carries any of them (RFC 6093).
+    pub fn urge(&mut self, conn: ConnId, ahead: u32) -> Result<(), SendError> {
+        self.tcp.urge(conn, ahead)
+    }
+
     /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the stream. Empty and not: later.
     #[inline]
     pub fn recv(&self, conn: ConnId) -> Result<&[u8], RecvError> {

@@ -43,6 +43,9 @@ pub trait RxStore<B: Buf> {
     /// Returns how many were kept, counted from the first; fewer than all when memory is short.
     fn write(&mut self, queue: &mut Self::Queue, at: u32, buf: B) -> u32;
 
+    /// Urgent data ends `ahead` bytes past the edge (RFC 6093). Told before the edge moves over it, so that an owner who reads behind the stack's back knows in time.
+    fn urgent(&mut self, _queue: &mut Self::Queue, _ahead: u32) {}
+
     /// The edge moves `n` bytes up, over bytes that were all written.
     fn advance(&mut self, queue: &mut Self::Queue, n: u32);
 

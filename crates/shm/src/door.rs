@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything in this crate. Host and process must agree.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -306,6 +306,19 @@ pub enum Request {
         what: String,
         /// Why that is not Clearway's.
         why: String,
+    },
+    /// The last of the next `ahead` bytes that will be put into the session's transmit FIFO is urgent (MSG_OOB). Asked before they are published, so that no segment
+    /// can leave with them and without the announcement. Answer: [`Reply::Done`].
+    Urgent {
+        /// The session.
+        session: SessionId,
+        /// Bytes.
+        ahead: u32,
+    },
+    /// This process has just closed a descriptor of the session. When it is answered, and that was the last one, the session has given up its address. Answer: [`Reply::Done`].
+    Settle {
+        /// The session.
+        session: SessionId,
     },
 }
 

@@ -65,7 +65,11 @@ impl FifoMem {
 
     /// Makes the FIFO empty and both positions 0, before either end is used.
     pub fn clear(&self) {
-        for word in [&self.head.tail, &self.head.kicked, &self.head.head, &self.head.want_room] {
+        let head = &self.head;
+        for word in [&head.tail, &head.kicked, &head.head, &head.want_room] {
+            word.store(0, Ordering::Release);
+        }
+        for word in [&head.urgent, &head.urgents, &head.urgent_taken, &head.urgent_passed] {
             word.store(0, Ordering::Release);
         }
     }
@@ -173,6 +177,14 @@ impl Producer {
             // Release: who sees the position sees the bytes.
             self.mem.head.tail.store(self.tail, Ordering::Release);
         }
+    }
+
+    /// Urgent data ends `ahead` bytes behind the tail. Call before they are published.
+    pub fn mark_urgent(&self, ahead: u32) {
+        self.mem.head.urgent.store(self.tail.wrapping_add(ahead), Ordering::Release);
+        // The first mark is number 1; after four thousand million of them a 0 would look like none.
+        let next = self.mem.head.urgents.load(Ordering::Relaxed).wrapping_add(1).max(1);
+        self.mem.head.urgents.store(next, Ordering::Release);
     }
 
     /// After publishing: true when the consumer must be sent a message, because it has looked since the last one.

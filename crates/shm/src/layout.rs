@@ -98,8 +98,6 @@ pub mod request {
     pub const SHUT_WRITE: u32 = 3;
     /// The program reads no more (SHUT_RD).
     pub const SHUT_READ: u32 = 4;
-    /// The last bytes of the transmit FIFO are urgent up to and with the last one; `aux` bytes (MSG_OOB).
-    pub const URGENT: u32 = 5;
 }
 
 /// What a worker puts into a ring: marks to look, not facts. The facts are in the session's words and FIFOs.
@@ -121,13 +119,21 @@ pub struct FifoHead {
     /// The producer told the consumer that there are bytes, and the consumer has not looked since. The consumer stores 0 before it looks;
     /// the producer exchanges it for 1 after it has published, and sends a message when it was 0.
     pub kicked: AtomicU32,
-    reserved: [Reserved; 14],
+    /// Where the last urgent data ends, and how often there was any; the producer's. Written in this order, and before the tail moves over the urgent byte.
+    pub urgent: AtomicU32,
+    /// See `urgent`.
+    pub urgents: AtomicU32,
+    reserved: [Reserved; 12],
     /// Where the consumer goes on; the consumer's.
     pub head: AtomicU32,
     /// The producer waits for room. The producer stores 1 and then looks once more; the consumer, when enough is free, exchanges it for 0,
     /// and sends a message when it was 1.
     pub want_room: AtomicU32,
-    reserved2: [Reserved; 14],
+    /// The values of `urgents` whose byte was taken out of the stream (MSG_OOB), and that was read past; the consumer's.
+    pub urgent_taken: AtomicU32,
+    /// See `urgent_taken`.
+    pub urgent_passed: AtomicU32,
+    reserved2: [Reserved; 12],
 }
 
 /// The words of a session. The first line is the host's, the second the processes'.
@@ -142,9 +148,7 @@ pub struct SessionHead {
     pub rx_drops: AtomicU32,
     /// Bytes sent and not acknowledged (SIOCOUTQ is this and what is in the transmit FIFO behind it).
     pub unacked: AtomicU32,
-    /// How many bytes before the byte behind the urgent mark, counted from the beginning, modulo 2^32; valid with [`state::URGENT`].
-    pub urgent: AtomicU32,
-    reserved: [Reserved; 11],
+    reserved: [Reserved; 12],
     /// The value of `error` that a process took last.
     pub error_seen: AtomicU32,
     /// Bits of [`flags`].
@@ -174,8 +178,6 @@ pub mod state {
     pub const FAILED: u32 = 16;
     /// Both sides are done.
     pub const CLOSED: u32 = 32;
-    /// There is urgent data ahead. Taken back when it was passed.
-    pub const URGENT: u32 = 64;
     /// The address is bound.
     pub const BOUND: u32 = 128;
 }
@@ -198,6 +200,10 @@ pub mod flags {
     pub const RECVTTL: u32 = 64;
     /// UDP_GRO.
     pub const UDP_GRO: u32 = 128;
+    /// The connection failed and a `connect` has said so: the socket is as it was before, and may connect again (`tcp_disconnect` of Linux).
+    pub const DISCONNECTED: u32 = 256;
+    /// SO_OOBINLINE.
+    pub const OOB_INLINE: u32 = 512;
 }
 
 /// What a listener's receive FIFO holds, one for each connection that waits to be accepted.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clearway_shm::door::{Kind, Reply, Request, SocketOptions};
-use clearway_shm::layout::state;
+use clearway_shm::layout::{flags, state};
 
 use crate::ready::ALL;
 use crate::{Errno, Socket};
@@ -12,7 +12,10 @@ impl Socket {
     /// Gives it its own address.
     pub fn bind(&self, local: SocketAddr) -> Result<(), Errno> {
         match self.ask(&Request::Bind { session: self.core.id, local })? {
-            Reply::Bound(local) => self.with(|socket| socket.local = Some(local)),
+            Reply::Bound(local) => self.with(|socket| {
+                socket.bound = Some(local);
+                socket.local = socket.bound;
+            }),
             _ => return Err(Errno::PROTO),
         }
         if self.core.kind == Kind::Datagram && self.core.rx().is_none() {
@@ -24,7 +27,10 @@ impl Socket {
 
     /// Listens, or changes the backlog.
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
-        self.ask_session(&Request::Listen { session: self.core.id, backlog })
+        self.ask_session(&Request::Listen { session: self.core.id, backlog })?;
+        // After a `shutdown` for reading, which ends listening.
+        self.set_flag(flags::SHUT_READ | flags::SHUT_WRITE, false);
+        Ok(())
     }
 
     /// Connects. None takes a datagram socket's peer away. A stream that does not block answers EINPROGRESS.
@@ -47,10 +53,16 @@ impl Socket {
                 false => self.finish_connect(),
             };
         }
-        if state & state::CONNECTED != 0 && state & state::FAILED == 0 {
+        if state & state::CONNECTED != 0 {
+            // Also when it failed since: only an attempt that failed is forgotten.
             return Err(Errno::ISCONN);
         }
-        self.ask_session(&Request::Connect { session: self.core.id, remote: Some(remote) })?;
+        let again = self.flag(flags::DISCONNECTED);
+        self.set_flag(flags::DISCONNECTED, false);
+        if let Err(errno) = self.ask_session(&Request::Connect { session: self.core.id, remote: Some(remote) }) {
+            self.set_flag(flags::DISCONNECTED, again);
+            return Err(errno);
+        }
         self.with(|socket| socket.connecting = true);
         match self.blocks(0) {
             true => self.finish_connect(),
@@ -67,8 +79,19 @@ impl Socket {
             waited.map_err(|errno| if errno == Errno::AGAIN { Errno::INPROGRESS } else { errno })?;
         }
         self.with(|socket| socket.connecting = false);
-        let failed = self.core.state() & state::CONNECTED == 0 || !self.is_alive();
-        match self.take_error() {
+        let failed = self.core.state() & (state::CONNECTED | state::FAILED) != state::CONNECTED || !self.is_alive();
+        let error = self.take_error();
+        if failed {
+            self.set_flag(flags::SHUT_READ | flags::SHUT_WRITE, false);
+            self.set_flag(flags::DISCONNECTED, true);
+            // An address that only the attempt gave it is free again. Linux goes on showing the port.
+            let any = self.unspecified().ip();
+            self.with(|socket| {
+                let shown = socket.local.map(|local| SocketAddr::new(any, local.port()));
+                socket.local = socket.bound.or(shown);
+            });
+        }
+        match error {
             Some(errno) => Err(errno),
             None if failed => Err(Errno::CONNABORTED),
             None => Ok(()),
@@ -95,6 +118,7 @@ impl Socket {
     /// Sets all of them.
     pub fn set_options(&self, options: &SocketOptions) -> Result<(), Errno> {
         self.ask(&Request::Options { session: self.core.id, options: *options })?;
+        self.set_flag(flags::OOB_INLINE, options.oob_inline);
         self.with(|socket| socket.options = *options);
         Ok(())
     }

@@ -18,46 +18,53 @@ use crate::{Errno, Socket};
 const CHUNK: u32 = 64 * 1024;
 
 /// Where a stream ends for its reader.
-const ENDED: u32 = state::PEER_CLOSED | state::FAILED | state::CLOSED;
+pub(super) const ENDED: u32 = state::PEER_CLOSED | state::FAILED | state::CLOSED;
 
 impl Socket {
     pub(super) fn send_stream(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            return self.send_urgent(from, flags & !libc::MSG_OOB);
+        }
         let total: usize = from.iter().map(|part| part.len()).sum();
         let mut sent = 0;
         let mut deadline = None;
         loop {
-            match self.may_send(sent) {
-                Ok(true) => {}
-                Ok(false) if !self.blocks(flags) => return Err(Errno::AGAIN),
-                Ok(false) => {
-                    self.wait_to_send(&mut deadline)?;
-                    continue;
-                }
+            match self.may_send_soon(sent, flags, &mut deadline) {
                 Err(_) if sent > 0 => return Ok(sent),
-                Err(errno) => return Err(errno),
+                may => may?,
             }
             sent += self.write_some(from, sent)?;
             if sent == total {
-                if flags & libc::MSG_OOB != 0 && total > 0 {
-                    self.tell(request::URGENT, 1);
-                }
                 return Ok(sent);
             }
-            if self.ask_for_room()? {
-                continue;
-            }
-            let waited = match self.blocks(flags) {
-                true => self.wait_to_send(&mut deadline),
-                false => {
-                    self.client.glance();
-                    Err(Errno::AGAIN)
-                }
-            };
-            match waited {
+            match self.make_room(flags, &mut deadline) {
                 Err(_) if sent > 0 => return Ok(sent),
-                waited => waited?,
+                made => made?,
             }
         }
+    }
+
+    /// Waits for the end of the handshake, if the call blocks.
+    pub(super) fn may_send_soon(&self, sent: usize, flags: i32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+        while !self.may_send(sent)? {
+            if !self.blocks(flags) {
+                return Err(Errno::AGAIN);
+            }
+            self.wait_to_send(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// The FIFO is full: waits until there is room, if the call blocks.
+    pub(super) fn make_room(&self, flags: i32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+        if self.ask_for_room()? {
+            return Ok(());
+        }
+        if self.blocks(flags) {
+            return self.wait_to_send(deadline);
+        }
+        self.client.glance();
+        Err(Errno::AGAIN)
     }
 
     /// Whether bytes may be written now; false while the handshake goes on. An error is taken when nothing was sent, else it stays for the next call.
@@ -117,7 +124,7 @@ impl Socket {
             // The state is read before the FIFO: what ends the stream is set after the last byte.
             let state = self.core.state();
             got += self.read_some(into, got, flags)?;
-            let enough = got == wanted || got > 0 && !all;
+            let enough = got == wanted || got > 0 && (!all || self.at_mark());
             if enough && (got > 0 || self.core.readable()) {
                 break;
             }
@@ -150,10 +157,17 @@ impl Socket {
         }
         let held = self.core.lock_rx();
         let read = rx.with(&held, |rx| {
-            let most = self.before_mark(rx)?;
-            let read = read_into(rx, into, skip, flags, most)?;
-            let room_is_wanted = flags & libc::MSG_PEEK == 0 && rx.room_wanted(rx.mem().limit() / 2);
-            Ok::<_, Hostile>((read, room_is_wanted))
+            // The end before the mark: who sees a byte sees whether it is urgent.
+            let there = rx.len()?;
+            let mark = self.core.urgent();
+            let (over, most) = self.before_mark(mark, there);
+            let read = read_into(rx, into, skip, flags, (over, most))?;
+            if flags & libc::MSG_PEEK != 0 {
+                return Ok((read, false));
+            }
+            rx.consume(over + read as u32);
+            self.core.passed(mark, over + read as u32);
+            Ok::<_, Hostile>((read, rx.room_wanted(rx.mem().limit() / 2)))
         });
         drop(held);
         let (read, room_is_wanted) = read.and_then(|read| read).map_err(broken)?;
@@ -235,13 +249,20 @@ impl Socket {
         let (session, lifeline) = self.client.ask_session(&attachment, &Request::Claim { session })?;
         let lifeline = lifeline.ok_or(Errno::PROTO)?;
         let remote = session.remote.unwrap_or_else(|| self.unspecified());
-        let socket = self.client.adopt(&attachment, &session, self.options())?;
+        let options = self.options();
+        let socket = self.client.adopt(&attachment, &session, options)?;
+        socket.set_flag(flags::OOB_INLINE, options.oob_inline);
         Ok((socket, lifeline, remote))
     }
 }
 
 /// Copies bytes of `from` behind the first `skip`, as long as there is room, and publishes them in chunks.
-fn write_from(tx: &mut Producer, from: &[IoSlice<'_>], mut skip: usize, tell: impl Fn()) -> Result<usize, Hostile> {
+pub(super) fn write_from(
+    tx: &mut Producer,
+    from: &[IoSlice<'_>],
+    mut skip: usize,
+    tell: impl Fn(),
+) -> Result<usize, Hostile> {
     let mut written = 0;
     let mut unpublished = 0;
     for part in from {
@@ -275,13 +296,13 @@ fn publish(tx: &mut Producer, len: u32, tell: impl Fn()) {
     }
 }
 
-/// Copies at most `most` bytes to `into` behind the first `skip`, and consumes them unless MSG_PEEK is set. With MSG_TRUNC they are not copied.
+/// Copies at most `most` bytes, those behind the first `over` of the FIFO, to `into` behind the first `skip`. With MSG_TRUNC they are not copied.
 fn read_into(
     rx: &mut Consumer,
     into: &mut [IoSliceMut<'_>],
     mut skip: usize,
     flags: i32,
-    most: u32,
+    (over, most): (u32, u32),
 ) -> Result<usize, Hostile> {
     let mut read = 0;
     for part in into {
@@ -289,20 +310,10 @@ fn read_into(
         let rest = part.get_mut(skip..).unwrap_or_default();
         skip = skip.saturating_sub(whole);
         let len = rest.len().min((most - read) as usize);
-        if len == 0 {
-            continue;
+        if len > 0 && flags & libc::MSG_TRUNC == 0 {
+            rx.peek(over + read, &mut rest[..len])?;
         }
-        let there = match flags & libc::MSG_TRUNC != 0 {
-            true => len.min(rx.len()?.saturating_sub(read) as usize),
-            false => rx.peek(read, &mut rest[..len])?,
-        };
-        read += there as u32;
-        if there < len {
-            break;
-        }
-    }
-    if flags & libc::MSG_PEEK == 0 {
-        rx.consume(read);
+        read += len as u32;
     }
     Ok(read as usize)
 }

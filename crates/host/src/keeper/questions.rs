@@ -130,9 +130,17 @@ impl Keeper {
             | Request::Connect { session, .. }
             | Request::Subscribe { session }
             | Request::Options { session, .. }
+            | Request::Urgent { session, .. }
+            | Request::Settle { session }
             | Request::Info { session } => *session,
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
+        // An address that was given up before this was asked is free.
+        if let Request::Bind { .. } | Request::Listen { .. } | Request::Connect { .. } | Request::Settle { .. } =
+            &request
+        {
+            self.end_lifelines();
+        }
         self.delegate(worker_of(id), asker, move |worker, asker| {
             let time = worker.time();
             let (sessions, stack) = worker.both();
@@ -144,6 +152,11 @@ impl Keeper {
                 Request::Subscribe { .. } => Reply::Opened(sessions.subscribe(stack, program, asker.process, id)?),
                 Request::Options { options, .. } => {
                     sessions.set_options(stack, program, id, options)?;
+                    Reply::Done
+                }
+                Request::Settle { .. } => Reply::Done,
+                Request::Urgent { ahead, .. } => {
+                    sessions.urge(stack, program, id, ahead)?;
                     Reply::Done
                 }
                 _ => Reply::Info(Box::new(sessions.tcp_info(stack, program, id)?)),

@@ -237,6 +237,17 @@ impl Sessions {
         self.cut_branches(id);
     }
 
+    /// `shutdown` of a listener: it keeps its address, and may listen again.
+    pub(super) fn stop_listening(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        session.clear_state(state::LISTENING);
+        let (id, program) = (session.id, Arc::clone(&session.program));
+        if let What::Listener(listening) = std::mem::replace(&mut session.what, What::Fresh) {
+            self.end_listening(stack, (handle, id), &program, listening);
+        }
+        self.tell(handle, event::STATE);
+    }
+
     /// A program has room for sessions again.
     pub(super) fn retry_stalled(&mut self, stack: &mut HostStack) {
         for handle in std::mem::take(&mut self.stalled) {

@@ -67,11 +67,9 @@ impl Sessions {
             (request::CONSUMED, What::Listener(_)) => self.accept(stack, handle),
             (request::CONSUMED, What::Datagrams(_)) => self.deliver_datagrams(stack, handle),
             (request::SHUT_WRITE, What::Conn(_)) => self.shut_write(time, stack, handle),
+            (request::SHUT_READ, What::Listener(_)) => self.stop_listening(stack, handle),
             // Reading ends on the process's side; the stream is not told (as on Linux).
             (request::SHUT_READ, _) => {}
-            (request::URGENT, What::Conn(conn)) => {
-                let _ = stack.wrote(*conn);
-            }
             _ => self.report.stray_messages += 1,
         }
     }

@@ -1,11 +1,13 @@
 //! Connections.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec};
+use clearway_shm::door::SessionId;
 use clearway_shm::layout::{event, state};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
@@ -13,6 +15,7 @@ use nix::errno::Errno;
 use super::verbs::{conn_options, gone};
 use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, of_failure, refuse};
+use crate::program::Program;
 use crate::store::FifoBlocks;
 
 impl Sessions {
@@ -52,12 +55,12 @@ impl Sessions {
                 if now & state::CONNECTING != 0 {
                     return Err(refuse(Errno::EALREADY, "a connection is being made"));
                 }
-                if now & state::CONNECTED != 0 {
+                if now & (state::CONNECTED | state::FAILED) == state::CONNECTED {
                     return Err(refuse(Errno::EISCONN, "the socket is connected"));
                 }
                 // An attempt that failed: Linux lets a socket try again.
                 stack.close(*conn);
-                session.clear_state(state::FAILED | state::CLOSED | state::PEER_CLOSED);
+                session.clear_state(state::CONNECTED | state::FAILED | state::CLOSED | state::PEER_CLOSED);
                 session.what = What::Fresh;
             }
             What::Fresh | What::Datagrams(_) => {}
@@ -92,6 +95,22 @@ impl Sessions {
         Ok(())
     }
 
+    /// The last of the next `ahead` bytes that the process writes is urgent.
+    pub(crate) fn urge(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+        ahead: u32,
+    ) -> Result<(), Refusal> {
+        let handle = self.session(program, id)?;
+        match self.table.get(handle).map(|s| &s.what) {
+            // A connection that failed or was shut down sends no more; the process sees that in the session's state.
+            Some(What::Conn(conn)) => stack.urge(*conn, ahead).or(Ok(())),
+            _ => Err(refuse(Errno::EPIPE, "only a connection has urgent data")),
+        }
+    }
+
     /// Events of the stack for a connection.
     pub(super) fn on_conn(&mut self, stack: &mut HostStack, token: u64, conn: ConnId, what: ConnEvents) {
         let Some(handle) = Handle::<Session>::from_bits(token) else { return };
@@ -106,12 +125,8 @@ impl Sessions {
             news |= event::READABLE;
         }
         if what.has(ConnEvents::URGENT) {
-            if let (Some(ahead), Some((rx, _))) = (stack.urgent(conn), stack.queues(conn)) {
-                let mark = rx.tail().wrapping_sub(stack.unread(conn)).wrapping_add(ahead);
-                session.head.urgent.store(mark, Ordering::Release);
-                session.set_state(state::URGENT);
-                news |= event::STATE;
-            }
+            // The mark is in the FIFO already.
+            news |= event::STATE;
         }
         if what.has(ConnEvents::PEER_CLOSED) {
             session.set_state(state::PEER_CLOSED);

@@ -265,7 +265,7 @@ impl Sessions {
 fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
     use std::sync::atomic::Ordering::Release;
     let head = block.segment().session(block.place().offset).ok()?;
-    for word in [&head.state, &head.error, &head.rx_drops, &head.unacked, &head.urgent] {
+    for word in [&head.state, &head.error, &head.rx_drops, &head.unacked] {
         word.store(0, Release);
     }
     for word in [&head.error_seen, &head.flags, &head.rx_lock, &head.tx_lock] {

@@ -1,7 +1,6 @@
 //! Received bytes.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::Ordering;
 
 use clearway_pkt::{Buf, PoolBuf};
 use clearway_proto::RxStore;
@@ -108,11 +107,6 @@ impl RxFifo {
     pub fn ask_room(&self) {
         self.look(|end| end.ask_room());
     }
-
-    /// Where the next byte will go, counted from the beginning, modulo 2^32.
-    pub fn tail(&self) -> u32 {
-        self.live.borrow().as_ref().map_or(0, |live| live.blocks.mem.head().tail.load(Ordering::Relaxed))
-    }
 }
 
 impl RxStore<PoolBuf> for FifoRx {
@@ -148,6 +142,10 @@ impl RxStore<PoolBuf> for FifoRx {
                 0
             }
         }
+    }
+
+    fn urgent(&mut self, queue: &mut Box<RxFifo>, ahead: u32) {
+        queue.look(|end| end.mark_urgent(ahead));
     }
 
     fn advance(&mut self, queue: &mut Box<RxFifo>, n: u32) {

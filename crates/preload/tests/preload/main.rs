@@ -55,7 +55,6 @@ fn over_a_host(program: &str) {
 }
 
 #[test]
-#[ignore = "known differences: MSG_OOB, shutdown after both sides closed, poll after a refused connect, UDP over IPv6 to a closed port"]
 fn errno_for_errno() {
     over_a_host("errnos");
 }

@@ -12,7 +12,7 @@ use super::{Cx, Pools, text};
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
-use crate::store::Env;
+use crate::store::{Env, RxStore};
 
 /// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.
 const TIMESTAMP_LIFE: u16 = (24 * 24 * 3600 / MINUTE_SECS) as u16;
@@ -110,7 +110,7 @@ fn on_other<E: Env>(
     // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who guesses the window alone could
     // otherwise make all honest segments look old (RFC 7323 7.1).
     heard(now, c, &seg.plain());
-    step_6_urgent(c, seg);
+    step_6_urgent(c, p, seg);
     step_7_and_8(now, c, p, cx, seg, meta, buf, len)
 }
 
@@ -376,7 +376,7 @@ fn to_time_wait<E: Env>(c: &mut Conn<E>) {
 }
 
 /// Step 6: urgent data is announced, and stays in the stream (RFC 6093 4 and 6: the pointer names the byte *behind* it).
-fn step_6_urgent<E: Env>(c: &mut Conn<E>, seg: &Segment) {
+fn step_6_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
     if !seg.flags.contains(Flags::URG) || seg.urg == 0 || !c.state.peer_may_send() {
         return;
     }
@@ -386,6 +386,7 @@ fn step_6_urgent<E: Env>(c: &mut Conn<E>, seg: &Segment) {
     if is_news {
         c.rcv_ahead.urgent = up;
         c.marks.set(Marks::RECV_URGENT);
+        p.rx.urgent(&mut c.rx, up.since(c.rcv.nxt));
         c.tell(ConnEvents::URGENT);
     }
 }

@@ -270,6 +270,14 @@ impl<E: Env> Tcp<E> {
         Ok(taken)
     }
 
+    pub(crate) fn urge(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
+        let Tcp { open, pools, .. } = self;
+        let c = writable(open, id)?;
+        c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx).saturating_add(ahead);
+        c.marks.set(Marks::SEND_URGENT);
+        Ok(())
+    }
+
     pub(crate) fn wrote(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
         writable(&mut self.open, id)?.wants_turn();
         self.settle(self.now, config, counters, id.index());

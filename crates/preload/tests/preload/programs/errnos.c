@@ -214,8 +214,71 @@ static void unconnected(void)
 	printf("it shows %x\n", shown);
 	SAY("SO_ERROR then", get(second, SOL_SOCKET, SO_ERROR));
 	SAY("SO_ERROR again", get(second, SOL_SOCKET, SO_ERROR));
+	SAY("connect then, to hear of it", connect(second, (void *)&name, self_len));
+	events("then it shows", second);
 	close(second);
 	close(fd);
+}
+
+/* A socket whose connect failed is as it was before, and may try again. */
+static void tried_again(void)
+{
+	struct sockaddr_storage nobody, somebody;
+	socklen_t len = sizeof(nobody);
+	char byte;
+	int closed = bound(SOCK_STREAM), fd = listener();
+
+	nobody = name_of(closed);
+	somebody = name_of(fd);
+	int again = socket(self.ss_family, SOCK_STREAM, 0);
+	SAY("connect where nobody listens", connect(again, (void *)&nobody, self_len));
+	struct sockaddr_storage now = name_of(again);
+	printf("it %s a port\n", ((struct sockaddr_in *)&now)->sin_port ? "shows" : "shows not");
+	CALL(getpeername(again, (void *)&now, &len));
+	CALL(recv(again, &byte, 1, 0));
+	CALL(send(again, "x", 1, MSG_NOSIGNAL));
+	SAY("connect again, where somebody listens", connect(again, (void *)&somebody, self_len));
+	int theirs = accept(fd, NULL, NULL);
+	CALL(send(again, "x", 1, MSG_NOSIGNAL));
+	CALL(recv(theirs, &byte, 1, 0));
+	struct linger linger = {.l_onoff = 1};
+	setsockopt(theirs, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(theirs);
+	await(again, POLLRDHUP);
+	SAY("connect of a connection that was reset", connect(again, (void *)&somebody, self_len));
+	SAY("SO_ERROR of it", get(again, SOL_SOCKET, SO_ERROR));
+	close(again);
+	close(fd);
+	close(closed);
+}
+
+/* What was closed has given up its address. */
+static void closed(void)
+{
+	struct sockaddr_storage name;
+	int refused = 0, taken = 0;
+
+	for (int i = 0; i < 20; i++) {
+		int one = bound(SOCK_DGRAM), two = bound(SOCK_DGRAM);
+		name = name_of(two);
+		if (connect(one, (void *)&name, self_len))
+			die("connect");
+		close(two);
+		send(one, "x", 1, 0);
+		await(one, POLLERR);
+		refused += recv(one, &name, 1, MSG_DONTWAIT) < 0 && errno == ECONNREFUSED;
+		close(one);
+	}
+	printf("datagrams to a socket that was just closed were refused %d times\n", refused);
+	for (int i = 0; i < 20; i++) {
+		int fd = i % 2 ? bound(SOCK_DGRAM) : listener();
+		name = name_of(fd);
+		close(fd);
+		fd = socket(self.ss_family, i % 2 ? SOCK_DGRAM : SOCK_STREAM, 0);
+		taken += bind(fd, (void *)&name, self_len) == 0;
+		close(fd);
+	}
+	printf("addresses of sockets that were just closed could be taken %d times\n", taken);
 }
 
 static void listening(void)
@@ -426,8 +489,96 @@ static void urgent(void)
 	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT));
 	CALL(ioctl(ends[1], SIOCATMARK, &mark));
 	printf("at the mark: %d\n", mark);
+	events("with the byte taken it shows", ends[1]);
+	CALL(recv(ends[1], text, 1, MSG_DONTWAIT));
+	CALL(ioctl(ends[1], SIOCATMARK, &mark));
+	printf("at the mark: %d\n", mark);
+	CALL(send(ends[0], "cd", 2, 0));
+	await(ends[1], POLLIN);
+	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT));
+	CALL(ioctl(ends[1], SIOCATMARK, &mark));
+	printf("at the mark: %d\n", mark);
+
+	CALL(send(ends[0], "!", 1, MSG_OOB));
+	await(ends[1], POLLPRI);
+	events("one urgent byte shows", ends[1]);
+	CALL(ioctl(ends[1], FIONREAD, &mark));
+	printf("%d bytes\n", mark);
+	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT));
+	CALL(send(ends[0], "efg", 3, 0));
+	await(ends[1], POLLIN);
+	events("with bytes behind it shows", ends[1]);
+	CALL(recv(ends[1], text, 1, MSG_OOB | MSG_PEEK));
+	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT | MSG_PEEK));
+	printf("%.3s\n", text);
+	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT));
+	printf("%.3s\n", text);
+	CALL(recv(ends[1], text, 1, MSG_OOB));
+	events("past the urgent byte it shows", ends[1]);
+
+	CALL(send(ends[0], "h!", 2, MSG_OOB));
+	CALL(send(ends[0], "ij", 2, 0));
+	await(ends[1], POLLPRI);
+	struct iovec part = {text, 0};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	CALL(recvmsg(ends[1], &message, MSG_OOB | MSG_PEEK));
+	printf("flags %x\n", message.msg_flags);
+	part.iov_len = 4;
+	CALL(recvmsg(ends[1], &message, MSG_OOB));
+	printf("flags %x, %c\n", message.msg_flags, text[0]);
+	CALL(recv(ends[1], text, 3, MSG_WAITALL));
+	CALL(recv(ends[1], text, 2, MSG_WAITALL));
+	printf("%.2s\n", text);
+
+	/* In line the mark stays, and the byte is one of the others. */
+	CALL(set(ends[1], SOL_SOCKET, SO_OOBINLINE, 1));
+	CALL(send(ends[0], "k!", 2, MSG_OOB));
+	await(ends[1], POLLPRI);
+	CALL(recv(ends[1], text, 1, MSG_OOB));
+	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT));
+	CALL(ioctl(ends[1], SIOCATMARK, &mark));
+	printf("at the mark: %d\n", mark);
+	events("in line it shows", ends[1]);
+	CALL(recv(ends[1], text, sizeof(text), MSG_DONTWAIT));
+	CALL(ioctl(ends[1], SIOCATMARK, &mark));
+	printf("at the mark: %d\n", mark);
+	CALL(send(ends[0], "", 0, MSG_OOB));
+	events("then it shows", ends[1]);
+	CALL(set(ends[1], SOL_SOCKET, SO_OOBINLINE, 0));
+
+	fd_set except;
+	FD_ZERO(&except);
+	FD_SET(ends[1], &except);
+	struct timeval none = {0};
+	CALL(send(ends[0], "3", 1, MSG_OOB));
+	await(ends[1], POLLPRI);
+	CALL(select(ends[1] + 1, NULL, NULL, &except, &none));
+	CALL(shutdown(ends[0], SHUT_WR));
+	await(ends[1], POLLRDHUP);
+	CALL(recv(ends[1], text, 1, MSG_OOB));
+	CALL(recv(ends[1], text, 1, MSG_OOB));
 	close(ends[0]);
 	close(ends[1]);
+
+	/* A connection has what its listener was set to. */
+	int fd = listener();
+	set(fd, SOL_SOCKET, SO_OOBINLINE, 1);
+	ends[0] = connected_to(fd);
+	ends[1] = accept(fd, NULL, NULL);
+	CALL(get(ends[1], SOL_SOCKET, SO_OOBINLINE));
+	CALL(send(ends[0], "!", 1, MSG_OOB));
+	await(ends[1], POLLPRI);
+	events("what came in line shows", ends[1]);
+	CALL(recv(ends[1], text, 1, MSG_OOB));
+	CALL(recv(ends[1], text, 1, MSG_DONTWAIT));
+	CALL(recv(fd, text, 1, MSG_OOB));
+	close(fd);
+	close(ends[0]);
+	close(ends[1]);
+	fd = bound(SOCK_STREAM);
+	CALL(recv(fd, text, 1, MSG_OOB));
+	CALL(send(fd, "!", 1, MSG_OOB | MSG_NOSIGNAL));
+	close(fd);
 }
 
 static void descriptors(void)
@@ -619,8 +770,13 @@ static void datagrams(void)
 	CALL(recvmmsg(two, many, 2, 0, NULL));
 	printf("%u %u\n", many[0].msg_len, many[1].msg_len);
 	CALL(sendmmsg(one, many, 2, 0));
-	await(two, POLLIN);
-	CALL(recvmmsg(two, many, 2, MSG_WAITFORONE, NULL));
+	/* The second may come later than the first, for which the call waits. */
+	for (int got = 0; got < 2;) {
+		int now = recvmmsg(two, many, 2 - got, MSG_WAITFORONE, NULL);
+		if (now < 1)
+			die("recvmmsg");
+		got += now;
+	}
 	CALL(recvmmsg(two, many, 2, MSG_DONTWAIT, NULL));
 	close(two);
 	SAY("a datagram to nobody", send(one, "x", 1, 0));
@@ -643,6 +799,8 @@ int main(int argc, char **argv)
 	stream_options();
 	structured_options();
 	unconnected();
+	tried_again();
+	closed();
 	listening();
 	transfers();
 	files();

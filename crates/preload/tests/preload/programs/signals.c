@@ -114,26 +114,137 @@ static void masked(void)
 	close(ends[1]);
 }
 
-static void *blocks(void *fd)
-{
-	char byte;
+/* How a thread blocks in a call. */
+enum { RECV, RECVFROM, READ, ACCEPT, POLL, SELECT, EPOLL, SEND, CALLS };
 
-	recv(*(int *)fd, &byte, 1, 0);
+static const char *const names[CALLS] = {"recv", "recvfrom", "read", "accept", "poll", "select", "epoll_wait", "send"};
+
+struct blocked {
+	int call, fd, datagram, set;
+	/* Not before this is 0. */
+	volatile int gate;
+	int disabled;
+	volatile int in, out;
+};
+
+static void block_in(struct blocked *blocked)
+{
+	static char text[100000];
+	char byte;
+	int fd = blocked->fd;
+	struct pollfd one = {.fd = fd, .events = POLLIN};
+	struct epoll_event out;
+	fd_set in;
+
+	switch (blocked->call) {
+	case RECV:
+		recv(fd, &byte, 1, 0);
+		break;
+	case RECVFROM:
+		recvfrom(blocked->datagram, &byte, 1, 0, NULL, NULL);
+		break;
+	case READ:
+		read(fd, &byte, 1);
+		break;
+	case ACCEPT:
+		accept(fd, NULL, NULL);
+		break;
+	case POLL:
+		poll(&one, 1, -1);
+		break;
+	case SELECT:
+		FD_ZERO(&in);
+		FD_SET(fd, &in);
+		select(fd + 1, &in, NULL, NULL, NULL);
+		break;
+	case EPOLL:
+		epoll_wait(blocked->set, &out, 1, -1);
+		break;
+	case SEND:
+		while (send(fd, text, sizeof(text), 0) > 0)
+			;
+		break;
+	}
+}
+
+static void *blocks(void *given)
+{
+	struct blocked *blocked = given;
+
+	if (blocked->disabled)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	blocked->in = 1;
+	while (blocked->gate)
+		;
+	if (blocked->disabled) {
+		/* Does not end by being cancelled, but by the byte that comes then. */
+		block_in(blocked);
+		blocked->out = 1;
+		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	}
+	block_in(blocked);
 	return NULL;
+}
+
+static int cancel_one(struct blocked *blocked, int wait_us)
+{
+	pthread_t thread;
+	void *result;
+	int gated = blocked->gate;
+
+	blocked->in = blocked->out = 0;
+	pthread_create(&thread, NULL, blocks, blocked);
+	while (!blocked->in)
+		sched_yield();
+	usleep(wait_us);
+	pthread_cancel(thread);
+	if (gated)
+		blocked->gate = 0;
+	pthread_join(thread, &result);
+	return result == PTHREAD_CANCELED;
 }
 
 static void cancelled(void)
 {
-	int ends[2];
-	pthread_t reader;
-	void *result;
+	int ends[2], listening = listener(), set = epoll_create1(0);
+	struct epoll_event event = {.events = EPOLLIN};
 
 	pair(ends);
-	pthread_create(&reader, NULL, blocks, &ends[0]);
+	epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event);
+	struct blocked blocked = {.fd = ends[0], .datagram = bound(SOCK_DGRAM), .set = set};
+	for (blocked.call = 0; blocked.call < CALLS; blocked.call++) {
+		int count = 0;
+
+		blocked.fd = blocked.call == ACCEPT ? listening : ends[0];
+		/* Cancelled while it blocks, on its way there, and before it calls. */
+		count += cancel_one(&blocked, 50000);
+		for (int i = 0; i < 30; i++)
+			count += cancel_one(&blocked, i * 3);
+		blocked.gate = 1;
+		count += cancel_one(&blocked, 0);
+		blocked.gate = 0;
+		printf("cancelled in %s: %d times\n", names[blocked.call], count);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	close(listening);
+	close(blocked.datagram);
+	close(set);
+
+	/* A thread that does not want to be cancelled goes on waiting, and is cancelled when it lets itself. */
+	pthread_t thread;
+	void *result;
+	pair(ends);
+	handle(0);
+	blocked = (struct blocked){.call = RECV, .fd = ends[0], .disabled = 1};
+	pthread_create(&thread, NULL, blocks, &blocked);
 	usleep(50000);
-	pthread_cancel(reader);
-	pthread_join(reader, &result);
-	printf("cancelled: %d\n", result == PTHREAD_CANCELED);
+	pthread_cancel(thread);
+	usleep(50000);
+	printf("cancelled too early: %d\n", blocked.out);
+	send(ends[1], "x", 1, 0);
+	pthread_join(thread, &result);
+	printf("cancelled in the end: %d after %d\n", result == PTHREAD_CANCELED, blocked.out);
 	close(ends[0]);
 	close(ends[1]);
 }
