@@ -59,6 +59,7 @@ const TABLE: &[Row] = &[
     row("ports",   &["base", "wire", "pkt", "dev", "tap", "dpdk"],    &[]),
     row("host",    &["base", "wire", "pkt", "proto", "dev", "engine", "shm", "command", "ports"], &["sim", "script"]),
     row("capi",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports"], &[]),
+    row("clearway", &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "http"], &[]),
     row("cli",     &[ANY],                                            &[]),
     row("xtask",   &["sim", "script"],                                &[]),
 ];
