@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bulk, ctl, http, pktgen, reflect, run, up};
+use crate::{bulk, ctl, doctor, http, pktgen, reflect, run, up};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -37,6 +37,8 @@ enum Command {
     Reflect(Box<reflect::Args>),
     /// Send numbered frames to a port, and count and time what comes back
     Pktgen(Box<pktgen::Args>),
+    /// Say what this machine lacks, with the command that mends it
+    Doctor(doctor::Args),
     /// Print the version and what was built in
     Version,
     /// Print a completion script for a shell
@@ -66,6 +68,10 @@ pub(crate) fn run() -> ExitCode {
         Command::Bulk(args) => bulk::run(*args),
         Command::Reflect(args) => reflect::run(*args),
         Command::Pktgen(args) => pktgen::run(*args),
+        Command::Doctor(args) => match doctor::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Version => version(),
         Command::Completions { shell } => completions(shell),
     };

@@ -4,6 +4,7 @@ mod bulk;
 mod cli;
 mod crew;
 mod ctl;
+mod doctor;
 mod error;
 mod figures;
 mod http;
