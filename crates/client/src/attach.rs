@@ -179,6 +179,7 @@ pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> 
         rx_fifo: config.rx_fifo,
         tx_fifo: config.tx_fifo,
         inherit,
+        cut_through: config.cut_through,
     });
     let garbled = |why: String| AttachError::Garbled { path: path.into(), why };
     match door.ask(&hello, socket::MAX_DESCRIPTORS).map_err(|error| garbled(error.to_string()))? {

@@ -6,6 +6,7 @@
 //! | `CLEARWAY_NS`, `CLEARWAY_SECRET` | the namespace and its secret |
 //! | `CLEARWAY_CONFIG`, else `VCL_CONFIG` | a file, see [`file`](mod@file); what the variables above say goes before it |
 //! | `CLEARWAY_REQUIRED=1` | rather fail than use the kernel |
+//! | `CLEARWAY_CUT_THROUGH=1` | as `app-scope-local` in the file; 0: not, whatever the file says |
 //! | `CLEARWAY_SPIN_US` | microseconds that a thread looks before it sleeps |
 
 use std::ffi::OsString;
@@ -41,6 +42,8 @@ pub struct AppConfig {
     pub tx_fifo: u32,
     /// Who gets a stream that is bound to the wildcard address.
     pub wildcard: Wildcard,
+    /// Connections to programs of the same host that want it too may go round the stack: `app-scope-local` in the file, `CLEARWAY_CUT_THROUGH=1`.
+    pub cut_through: bool,
     /// Destinations that stay with the kernel although the namespace reaches them: address and prefix length.
     pub kernel: Vec<(IpAddr, u8)>,
     /// The environment asked for a host in words (socket, namespace or file), so its absence is worth a message.
@@ -126,6 +129,9 @@ impl AppConfig {
             None => false,
             Some(value) => yes_or_no("CLEARWAY_REQUIRED", value)?,
         };
+        if let Some(value) = variable("CLEARWAY_CUT_THROUGH") {
+            config.cut_through = yes_or_no("CLEARWAY_CUT_THROUGH", value)?;
+        }
         if let Some(value) = variable(spin::VARIABLE) {
             config.spin_us = Some(number(spin::VARIABLE, value)?);
         }

@@ -82,6 +82,8 @@ pub(crate) struct Program {
     pub(crate) table: Table,
     pub(crate) interface: Option<String>,
     pub(crate) token: Token,
+    /// Its connections may go round the stack where the other end agrees.
+    pub(crate) cut_through: bool,
     pub(crate) limits: ProgramLimits,
     pub(crate) rx_fifo: u32,
     pub(crate) tx_fifo: u32,

@@ -5,6 +5,7 @@ mod close;
 mod datagram;
 mod facts;
 mod info;
+mod joints;
 mod lane;
 mod listener;
 mod messages;
@@ -15,13 +16,14 @@ mod verbs;
 pub use info::{SessionInfo, SessionKind};
 pub(crate) use lane::Lane;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_base::{Handle, Slab};
+use clearway_base::{Handle, Instant, Slab};
 use clearway_engine::{App, Time};
 use clearway_proto::{BindId, ConnId, Event, Stack, Table};
 use clearway_shm::SessionView;
@@ -42,6 +44,7 @@ use crate::worker::Worker;
 
 use branch::{Branch, MAX_BRANCHES};
 use datagram::Datagrams;
+use joints::{Ends, Joint, Leaving};
 use listener::Listening;
 
 /// Slots are 24 bits of a session's name.
@@ -72,6 +75,10 @@ pub(crate) struct Session {
     errors: u32,
     /// The listener that it waits at, perhaps on another worker, until a process claims it.
     parent: Option<SessionId>,
+    /// The other end of its connection, when both pass their bytes by themselves.
+    joint: Option<Joint>,
+    /// The ends under which it waits for the other end.
+    offered: Option<Ends>,
 }
 
 /// What a session has in the stack.
@@ -97,6 +104,12 @@ pub struct Sessions {
     stalled: Vec<Handle<Session>>,
     /// Datagram sessions that had more to send than one turn takes.
     unfinished: Vec<Handle<Session>>,
+    /// Connections of programs that asked for cut-through, whose other end was not seen yet.
+    offers: HashMap<Ends, Vec<Handle<Session>>>,
+    /// Sessions that had more to pass on than one turn takes.
+    unpassed: Vec<Handle<Session>>,
+    /// Sessions that nobody has any more, and whose bytes wait for room.
+    leaving: Vec<Leaving>,
     scratch: Box<[u8]>,
     had_work: bool,
     report: SessionsReport,
@@ -115,6 +128,8 @@ pub struct SessionsReport {
     pub events: u64,
     /// Bells rung.
     pub bells: u64,
+    /// Bytes that went from program to program without the stack.
+    pub passed: u64,
     /// Programs cut off, because they wrote something impossible.
     pub cut_off: u64,
 }
@@ -138,6 +153,9 @@ impl Sessions {
             branches: Slab::new(MAX_BRANCHES),
             stalled: Vec::new(),
             unfinished: Vec::new(),
+            offers: HashMap::new(),
+            unpassed: Vec::new(),
+            leaving: Vec::new(),
             scratch: vec![0; datagram::SCRATCH].into_boxed_slice(),
             had_work: false,
             report: SessionsReport::default(),
@@ -282,12 +300,18 @@ impl App<HostEnv> for Sessions {
             self.had_work = true;
             self.send_datagrams(stack, handle);
         }
+        self.had_work |= self.pass_all(time.now, stack);
         while let Some(event) = stack.next_event() {
             self.on_event(stack, event);
         }
+        self.had_work |= !self.unpassed.is_empty();
         self.tell_roomy(stack);
         self.cut_hostile(stack);
         self.ring_bells();
+    }
+
+    fn next_deadline(&self) -> Instant {
+        self.passing_deadline()
     }
 
     fn had_work(&self) -> bool {
@@ -296,7 +320,10 @@ impl App<HostEnv> for Sessions {
 
     fn may_sleep(&mut self) -> bool {
         sleep::about_to_sleep(self.house.page.sleeps(self.index));
-        !self.mailbox.has_jobs() && self.unfinished.is_empty() && self.lanes.iter().all(|lane| lane.is_quiet())
+        !self.mailbox.has_jobs()
+            && self.unfinished.is_empty()
+            && self.unpassed.is_empty()
+            && self.lanes.iter().all(|lane| lane.is_quiet())
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -120,6 +120,12 @@ impl<E: Env> Stack<E> {
         self.tcp.owned_mut(conn).map(|c| (&mut c.rx, &mut c.tx))
     }
 
+    /// Whether two connections of this stack are the two ends of one: what each expects next is what the other has sent last, or is about to send. Numbers
+    /// begin at random, so two connections that only have the same addresses do not agree in both.
+    pub fn are_joined(&self, one: ConnId, other: ConnId) -> bool {
+        self.tcp.expects(one, other) && self.tcp.expects(other, one)
+    }
+
     /// The names of all connections that have an owner.
     pub fn conn_ids(&self) -> impl Iterator<Item = ConnId> + '_ {
         self.connections().filter(|c| matches!(c.holder, Holder::Owner(_))).map(|c| c.conn)

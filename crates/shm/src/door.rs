@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything in this crate. Host and process must agree.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -113,6 +113,8 @@ pub struct Hello {
     pub tx_fifo: u32,
     /// The program that this process belongs to, when it was forked. Namespace and secret are then those of the program.
     pub inherit: Option<Token>,
+    /// Connections to programs of the same host that say this too may go round the stack (cut-through).
+    pub cut_through: bool,
 }
 
 /// Where the rings between a process and one worker lie in the process's lane ([`crate::layout::LaneHead`]).

@@ -13,6 +13,7 @@ pub mod fifo;
 pub mod layout;
 #[cfg(all(loom, test))]
 mod loom_models;
+mod pass;
 pub mod record;
 pub mod ring;
 pub mod sleep;

@@ -71,8 +71,9 @@ fn setting(word: &str, words: &mut Words<'_>, config: &mut AppConfig) -> Result<
         "tx-fifo-size" => config.tx_fifo = words.value(word, |value| value.parse().ok())?,
         "namespace-id" => config.namespace = words.value(word, |value| Some(value.into()))?,
         "namespace-secret" => config.secret = Some(words.value(word, |value| Some(Secret(value.into())))?),
-        // There is one scope; the namespace's table says what it reaches.
-        "app-scope-global" | "app-scope-local" => {}
+        // What a program reaches is for its namespace's table to say, whatever the scope.
+        "app-scope-global" => {}
+        "app-scope-local" => config.cut_through = true,
         "app-socket-api" => config.socket = Some(words.value(word, |value| Some(value.into()))?),
         "wildcard" => config.wildcard = words.value(word, wildcard)?,
         "kernel" => config.kernel.push(words.value(word, prefix)?),

@@ -171,6 +171,7 @@ impl Keeper {
             table: namespace.spec.table,
             interface: namespace.spec.interface.clone(),
             token,
+            cut_through: hello.cut_through,
             limits,
             rx_fifo: if hello.rx_fifo == 0 { limits.rx_fifo } else { hello.rx_fifo },
             tx_fifo: if hello.tx_fifo == 0 { limits.tx_fifo } else { hello.tx_fifo },

@@ -28,6 +28,10 @@ impl Sessions {
     }
 
     pub(super) fn end(&mut self, stack: &mut HostStack, handle: Handle<Session>, reset: bool) {
+        if !reset && self.ends_later(stack, handle) {
+            return;
+        }
+        self.forget_joint(stack, handle);
         let Some(session) = self.table.remove(handle) else { return };
         if let Some(parent) = session.parent {
             self.waits_no_more(stack, &session.program, parent, session.id);

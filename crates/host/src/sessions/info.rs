@@ -45,6 +45,8 @@ pub struct SessionInfo {
     pub tx: (u32, u32),
     /// Datagrams that found the receive FIFO full.
     pub drops: u64,
+    /// What its process writes goes round the stack.
+    pub cut_through: bool,
     /// The stack's name of the connection, to ask for its inner values.
     pub conn: Option<ConnId>,
     /// The stack's name of the UDP socket.
@@ -70,6 +72,7 @@ impl Sessions {
             rx: (0, 0),
             tx: (0, 0),
             drops: 0,
+            cut_through: false,
             conn: None,
             udp: None,
         };
@@ -88,6 +91,7 @@ impl Sessions {
                 if let Some((rx, tx)) = stack.queues(*conn) {
                     info.rx = (rx.fill(), rx.place().limit);
                     info.tx = (tx.fill(), tx.place().limit);
+                    info.cut_through = session.joint.is_some() && tx.is_direct();
                 }
             }
             What::Datagrams(datagrams) => {

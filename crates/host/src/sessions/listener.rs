@@ -187,6 +187,7 @@ impl Sessions {
             stack.set_quick_ack(conn, false);
         }
         self.settle_adopted(stack, child, conn);
+        self.offer(stack, child);
     }
 
     /// Leaves the record of a connection that waits. False: there is no room for it.

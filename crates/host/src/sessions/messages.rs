@@ -59,11 +59,20 @@ impl Sessions {
                 if let Some((_, tx)) = stack.queues(conn) {
                     tx.attend();
                 }
+                if self.is_direct(stack, handle) {
+                    return self.pass_on(stack, handle);
+                }
                 // A connection that failed or was shut down sends no more; the process sees that in the session's state.
                 let _ = stack.wrote(conn);
             }
             (request::WROTE, What::Datagrams(_)) => self.send_datagrams(stack, handle),
-            (request::CONSUMED, What::Conn(conn)) => consumed(stack, *conn),
+            (request::CONSUMED, What::Conn(conn)) => {
+                let conn = *conn;
+                match self.peer_of(handle).filter(|peer| self.is_direct(stack, *peer)) {
+                    Some(peer) => self.pass_on(stack, peer),
+                    None => consumed(stack, conn),
+                }
+            }
             (request::CONSUMED, What::Listener(_)) => self.accept(stack, handle),
             (request::CONSUMED, What::Datagrams(_)) => self.deliver_datagrams(stack, handle),
             (request::SHUT_WRITE, What::Conn(_)) => self.shut_write(time, stack, handle),

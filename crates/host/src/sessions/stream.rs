@@ -104,6 +104,9 @@ impl Sessions {
         ahead: u32,
     ) -> Result<(), Refusal> {
         let handle = self.session(program, id)?;
+        if self.passes_urgent(stack, handle, ahead) {
+            return Ok(());
+        }
         match self.table.get(handle).map(|s| &s.what) {
             // A connection that failed or was shut down sends no more; the process sees that in the session's state.
             Some(What::Conn(conn)) => stack.urge(*conn, ahead).or(Ok(())),
@@ -120,7 +123,9 @@ impl Sessions {
             session.clear_state(state::CONNECTING);
             session.set_state(state::CONNECTED);
             news |= event::STATE | event::WRITABLE;
+            self.offer(stack, handle);
         }
+        let Some(session) = self.table.get_mut(handle) else { return };
         if what.has(ConnEvents::READABLE) && stack.queues(conn).is_some_and(|(rx, _)| rx.kick()) {
             news |= event::READABLE;
         }
@@ -144,12 +149,18 @@ impl Sessions {
         if news != 0 {
             self.tell(handle, news);
         }
+        if what.has(ConnEvents::FAILED) || what.has(ConnEvents::CLOSED) {
+            self.unjoin(stack, handle);
+        }
     }
 
     /// Our side ends behind what the process has written.
     pub(super) fn shut_write(&mut self, _time: Time, stack: &mut HostStack, handle: Handle<Session>) {
         let Some(What::Conn(conn)) = self.table.get(handle).map(|s| &s.what) else { return };
         let conn = *conn;
+        if self.shuts_later(stack, handle) {
+            return;
+        }
         if let Some((_, tx)) = stack.queues(conn) {
             tx.freeze();
         }

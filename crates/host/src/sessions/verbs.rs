@@ -98,6 +98,8 @@ impl Sessions {
             subscribers: Vec::new(),
             errors: 0,
             parent: None,
+            joint: None,
+            offered: None,
         });
         made.ok_or_else(|| refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)"))
     }

@@ -107,8 +107,13 @@ fn side(address: Option<SocketAddr>, v6: bool) -> String {
 fn inner(row: &Row) -> String {
     let info = &row.info;
     let mut text = format!(
-        "    fifos: rx {} of {}, tx {} of {}; processes {}\n",
-        info.rx.0, info.rx.1, info.tx.0, info.tx.1, info.processes
+        "    fifos: rx {} of {}, tx {} of {}; processes {}{}\n",
+        info.rx.0,
+        info.rx.1,
+        info.tx.0,
+        info.tx.1,
+        info.processes,
+        if info.cut_through { "; cut-through" } else { "" }
     );
     let Some(tcp) = &row.tcp else { return text };
     let micros = |time: clearway_base::Duration| time.as_nanos() / 1_000;
@@ -161,6 +166,7 @@ fn row_json(row: &Row) -> Value {
         "tx-fifo": info.tx.0,
         "tx-fifo-size": info.tx.1,
         "drops": info.drops,
+        "cut-through": info.cut_through,
     });
     if let Some(tcp) = &row.tcp {
         json["tcp"] = tcp_json(tcp);

@@ -24,17 +24,17 @@ pub struct RxFifo {
     token: Cell<u64>,
     place: FifoPlace,
     /// None: nobody will ever read it, and its memory is given back.
-    live: RefCell<Option<Live>>,
+    pub(super) live: RefCell<Option<Live>>,
     /// Bytes that nobody had read then.
     left: Cell<u32>,
     // The furthest byte ever written, up to the capacity: how much memory was touched.
-    reach: u32,
+    reach: Cell<u32>,
     // The program cannot be trusted; nothing is read from its memory any more.
     is_broken: Cell<bool>,
 }
 
-struct Live {
-    end: Producer,
+pub(super) struct Live {
+    pub(super) end: Producer,
     blocks: FifoBlocks,
 }
 
@@ -80,7 +80,7 @@ impl RxFifo {
     pub fn abandon(&self) {
         self.left.set(self.fill());
         if let Some(mut live) = self.live.take() {
-            live.blocks.touched(self.reach);
+            live.blocks.touched(self.reach.get());
         }
     }
 
@@ -103,6 +103,21 @@ impl RxFifo {
         (self.place.limit, self.look(|end| end.room()).unwrap_or(Ok(self.place.limit)).unwrap_or(0))
     }
 
+    /// So many bytes more were put into it.
+    pub(super) fn got(&self, bytes: u32) {
+        self.reach.set(self.reach.get().saturating_add(bytes));
+    }
+
+    /// Whether the program lied, and nothing is put into it any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.get()
+    }
+
+    /// Urgent data ends `ahead` bytes behind what is in it.
+    pub fn mark_urgent(&self, ahead: u32) {
+        self.look(|end| end.mark_urgent(ahead));
+    }
+
     /// Asks the process to tell when half of it is free. What is free is to be looked at once more afterwards.
     pub fn ask_room(&self) {
         self.look(|end| end.ask_room());
@@ -121,7 +136,7 @@ impl RxStore<PoolBuf> for FifoRx {
             place,
             live: RefCell::new(Some(Live { end, blocks })),
             left: Cell::new(0),
-            reach: 0,
+            reach: Cell::new(0),
             is_broken: Cell::new(false),
         }))
     }
@@ -145,16 +160,16 @@ impl RxStore<PoolBuf> for FifoRx {
     }
 
     fn urgent(&mut self, queue: &mut Box<RxFifo>, ahead: u32) {
-        queue.look(|end| end.mark_urgent(ahead));
+        queue.mark_urgent(ahead);
     }
 
     fn advance(&mut self, queue: &mut Box<RxFifo>, n: u32) {
         if n == 0 || queue.is_broken.get() {
             return;
         }
+        queue.got(n);
         let Some(Live { end, .. }) = queue.live.get_mut() else { return };
         end.publish(n);
-        queue.reach = queue.reach.saturating_add(n);
         let limit = queue.place.limit;
         match end.room() {
             // The process tells when half is free again; until then the window is what the peer hears with each ACK.

@@ -15,6 +15,8 @@ pub struct FifoTx {
     hostile: RefCell<Vec<u64>>,
     // Owners whose processes wait for room, and there is some.
     roomy: Vec<u64>,
+    // Owners of whose bytes the stack has sent the last that it was to send.
+    drained: Vec<u64>,
 }
 
 /// One connection's transmit FIFO.
@@ -23,25 +25,27 @@ pub struct TxFifo {
     place: FifoPlace,
     /// Behind a cell: to ask how long it is, shared memory must be looked at, and what was seen is kept. None: nobody will write it any more, all of it was
     /// acknowledged, and its memory is given back.
-    live: RefCell<Option<Live>>,
+    pub(super) live: RefCell<Option<Live>>,
     // Bytes in it when somebody looked last.
     len: Cell<u32>,
-    reach: u32,
+    reach: Cell<u32>,
+    // Some: its bytes go straight to the peer's process, except for so many, which the stack has sent and the peer has not acknowledged.
+    direct: Cell<Option<u32>>,
     // What the process writes from now on does not count: it has said that it writes no more, or is gone, or lies.
     is_frozen: Cell<bool>,
     // Nobody has the session any more.
     is_abandoned: Cell<bool>,
 }
 
-struct Live {
-    end: Consumer,
+pub(super) struct Live {
+    pub(super) end: Consumer,
     blocks: FifoBlocks,
 }
 
 impl FifoTx {
     /// FIFOs as `yard` plans them.
     pub fn new(yard: Yard) -> FifoTx {
-        FifoTx { yard, hostile: RefCell::default(), roomy: Vec::new() }
+        FifoTx { yard, hostile: RefCell::default(), roomy: Vec::new(), drained: Vec::new() }
     }
 
     /// The owners whose FIFO held something impossible since the last call.
@@ -59,6 +63,12 @@ impl FifoTx {
     #[inline]
     pub fn next_roomy(&mut self) -> Option<u64> {
         self.roomy.pop()
+    }
+
+    /// An owner whose bytes may go straight to the peer's process from now on ([`TxFifo::go_direct`]).
+    #[inline]
+    pub fn next_drained(&mut self) -> Option<u64> {
+        self.drained.pop()
     }
 }
 
@@ -95,6 +105,40 @@ impl TxFifo {
         }
     }
 
+    /// From now on its bytes go straight to the peer's process, as soon as the peer has acknowledged the first `in_flight`, which were sent already.
+    pub fn go_direct(&self, in_flight: u32) {
+        if !self.is_frozen.get() {
+            self.direct.set(Some(in_flight));
+        }
+    }
+
+    /// The stack carries its bytes again.
+    pub fn go_back(&self) {
+        self.direct.set(None);
+    }
+
+    /// Whether nothing of it is the stack's to carry.
+    pub fn is_direct(&self) -> bool {
+        self.direct.get() == Some(0)
+    }
+
+    /// Bytes in it now, whoever carries them.
+    pub(crate) fn written(&self) -> Result<u32, Hostile> {
+        if !self.is_frozen.get() {
+            if let Some(len) = self.live.borrow_mut().as_mut().map(|live| live.end.len()) {
+                self.len.set(len?);
+            }
+        }
+        Ok(self.len.get())
+    }
+
+    /// So many bytes were taken out of it. True: its processes wait for room, and there is some.
+    pub(super) fn took(&self, bytes: u32, end: &Consumer) -> bool {
+        self.len.set(self.len.get().saturating_sub(bytes));
+        self.reach.set(self.reach.get().saturating_add(bytes));
+        end.room_wanted(self.place.limit / 2)
+    }
+
     /// Nobody has the session any more: what is in it now is still sent, and then its memory is free.
     pub fn abandon(&self) {
         self.freeze();
@@ -106,7 +150,7 @@ impl TxFifo {
 
     fn give_back(&self) {
         if let Some(mut live) = self.live.take() {
-            live.blocks.touched(self.reach.saturating_add(self.len.get()));
+            live.blocks.touched(self.reach.get().saturating_add(self.len.get()));
         }
     }
 }
@@ -118,9 +162,16 @@ impl TxStore for FifoTx {
     fn open(&mut self, token: u64) -> Option<Box<TxFifo>> {
         let blocks = self.yard.tx(token)?;
         let (place, end) = (blocks.place, Consumer::new(blocks.mem.clone()));
-        let (is_frozen, is_abandoned) = (Cell::new(false), Cell::new(false));
-        let live = RefCell::new(Some(Live { end, blocks }));
-        Some(Box::new(TxFifo { token, place, live, len: Cell::new(0), reach: 0, is_frozen, is_abandoned }))
+        Some(Box::new(TxFifo {
+            token,
+            place,
+            live: RefCell::new(Some(Live { end, blocks })),
+            len: Cell::new(0),
+            reach: Cell::new(0),
+            direct: Cell::new(None),
+            is_frozen: Cell::new(false),
+            is_abandoned: Cell::new(false),
+        }))
     }
 
     fn close(&mut self, queue: Box<TxFifo>) {
@@ -140,7 +191,10 @@ impl TxStore for FifoTx {
                 }
             }
         }
-        queue.len.get()
+        match queue.direct.get() {
+            None => queue.len.get(),
+            Some(in_flight) => queue.len.get().min(in_flight),
+        }
     }
 
     /// None: only the process writes.
@@ -167,7 +221,13 @@ impl TxStore for FifoTx {
         let Some(Live { end, .. }) = queue.live.get_mut() else { return };
         end.consume(n);
         queue.len.set(queue.len.get().saturating_sub(n));
-        queue.reach = queue.reach.saturating_add(n);
+        queue.reach.set(queue.reach.get().saturating_add(n));
+        if let Some(in_flight) = queue.direct.get() {
+            queue.direct.set(Some(in_flight.saturating_sub(n)));
+            if in_flight <= n {
+                self.drained.push(queue.token);
+            }
+        }
         if queue.is_abandoned.get() {
             if queue.len.get() == 0 {
                 queue.give_back();

@@ -52,6 +52,7 @@ pub(crate) fn hello(namespace: &str, secret: Option<&str>) -> Hello {
         rx_fifo: 0,
         tx_fifo: 0,
         inherit: None,
+        cut_through: false,
     }
 }
 

@@ -7,6 +7,7 @@ mod doors;
 mod echo;
 mod guest;
 mod idle;
+mod joints;
 mod refusals;
 mod trust;
 mod world;

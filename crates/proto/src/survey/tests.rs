@@ -78,3 +78,27 @@ fn a_new_station_address_is_announced_and_makes_a_new_link_local_address() {
     assert_eq!(net.ingest(&ip_frame(&ping("10.0.0.2", "10.0.0.1", b"x"))), Some(crate::Drop::OtherStation));
     assert!(net.stack.set_interface_mac(Iface(0), Mac::BROADCAST).is_err());
 }
+
+#[test]
+fn two_ends_of_one_connection_are_told_from_others() {
+    let mut net = loops();
+    let options = ConnOptions::default();
+    let spec = ListenSpec { table: Table(0), local: end(80), v6_only: false, backlog: 3, token: 0, options };
+    let listener = net.stack.listen(spec).unwrap();
+    let spec = ConnectSpec { table: Table(0), local: None, remote: end(80), token: 0, options };
+    let clients = [net.stack.connect(net.now, spec).unwrap(), net.stack.connect(net.now, spec).unwrap()];
+    net.loop_back();
+    let servers = [net.stack.accept(listener).unwrap(), net.stack.accept(listener).unwrap()];
+    for client in clients {
+        let at = net.stack.local(client);
+        let ends: Vec<_> = servers.into_iter().filter(|&server| net.stack.are_joined(client, server)).collect();
+        assert_eq!(ends.iter().map(|&server| net.stack.remote(server)).collect::<Vec<_>>(), [at]);
+        // Also with bytes on their way that were not acknowledged, and from either side.
+        net.stack.send(client, b"on the way").unwrap();
+        assert!(net.stack.are_joined(client, ends[0]) && net.stack.are_joined(ends[0], client));
+        assert!(!net.stack.are_joined(client, client));
+    }
+    assert!(!net.stack.are_joined(clients[0], clients[1]));
+    net.stack.close(clients[0]);
+    assert!(servers.into_iter().all(|server| !net.stack.are_joined(clients[0], server)));
+}

@@ -12,6 +12,12 @@ use crate::stack::ConnId;
 use crate::store::{Env, RxStore};
 
 impl<E: Env> Tcp<E> {
+    /// Whether what `to` expects next is among what `from` has sent and not heard of, or right behind it.
+    pub(crate) fn expects(&self, from: ConnId, to: ConnId) -> bool {
+        let (Some(from), Some(to)) = (self.owned(from), self.owned(to)) else { return false };
+        to.rcv.nxt.since(from.snd.una) <= from.outstanding()
+    }
+
     pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
         let (c, p, now) = (self.owned(id)?, &self.pools, self.now);
         let board = c.sack.get(&p.boards);

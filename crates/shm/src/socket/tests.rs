@@ -16,6 +16,7 @@ fn hello() -> Request {
         rx_fifo: 0,
         tx_fifo: 0,
         inherit: None,
+        cut_through: false,
     })
 }
 

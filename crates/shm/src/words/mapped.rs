@@ -114,6 +114,20 @@ impl Bytes {
         }
     }
 
+    /// Copies `len` bytes at `position` to `to_position` of other memory.
+    pub(crate) fn copy_to(&self, mut position: u32, to: &Bytes, mut to_position: u32, mut len: usize) {
+        while len > 0 {
+            let ((from, first), (dest, room)) = (self.split(position, len), to.split(to_position, len));
+            let piece = first.min(room);
+            // SAFETY: `split` keeps the piece inside of either memory. Whether the two lie over each other does not matter to this copy.
+            unsafe { copy_over(from.as_ptr(), dest.as_ptr(), piece) };
+            // A piece is no longer than the memory, whose length is a u32.
+            position = position.wrapping_add(piece as u32);
+            to_position = to_position.wrapping_add(piece as u32);
+            len -= piece;
+        }
+    }
+
     fn word(&self, position: u32) -> &AtomicU64 {
         let start = (position & self.mask & !7) as usize;
         // SAFETY: a multiple of 8 below a capacity that is one too; `new` checked the alignment; the reference is to an atomic.
@@ -142,4 +156,14 @@ impl Bytes {
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's.
     unsafe { ptr::copy_nonoverlapping(from, to, len) }
+}
+
+/// The same between two places that others may write, and that may be one place.
+///
+/// # Safety
+/// As [`ptr::copy`].
+#[inline(never)]
+unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's.
+    unsafe { ptr::copy(from, to, len) }
 }

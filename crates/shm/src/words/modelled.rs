@@ -55,6 +55,12 @@ impl Bytes {
         }
     }
 
+    pub(crate) fn copy_to(&self, position: u32, to: &Bytes, to_position: u32, len: usize) {
+        let mut bytes = vec![0; len];
+        self.read(position, &mut bytes);
+        to.write(to_position, &bytes);
+    }
+
     pub(crate) fn write_word(&self, position: u32, word: u64) {
         self.write(position & !7, &word.to_ne_bytes());
     }

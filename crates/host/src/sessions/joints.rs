@@ -1,0 +1,322 @@
+//! Cut-through: two programs of this host that both asked for it pass their bytes from FIFO to FIFO, and the stack carries none of them.
+//!
+//! The connection itself stays TCP's: addresses, routes, rules, the backlog, FIN, RST and keepalives are as for every other. Only when both ends are seen to be ours
+//! (a *joint*) the worker begins to take what one side writes and puts it into the other side's receive FIFO, once what the stack has sent before is acknowledged.
+//! Whatever goes wrong, a direction can go back to the stack between any two bytes.
+
+use clearway_base::{Duration, Handle, Instant};
+use clearway_proto::ConnId;
+use clearway_shm::layout::event;
+use clearway_wire::Endpoint;
+
+use super::{HostStack, Session, Sessions, What};
+use crate::store::{Liar, pass};
+
+/// Bytes that one direction passes before others get their turn.
+const QUANTUM: u32 = 1 << 20;
+
+/// How long bytes of a session that nobody has any more wait for their reader, without any progress. As long as the stack waits for a peer that does not close.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The other end of a connection, when that is ours too.
+#[derive(Clone, Copy)]
+pub(super) struct Joint {
+    peer: Handle<Session>,
+    /// What is to be done when the last byte is passed.
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Open,
+    /// The process writes no more.
+    Shut,
+    /// Nobody has the session any more.
+    Closed,
+}
+
+/// Both ends of a connection, ours first.
+pub(super) type Ends = (Endpoint, Endpoint);
+
+/// A session that was closed before its bytes were passed, and until when it may stay so; None: since just now.
+pub(super) type Leaving = (Handle<Session>, Option<Instant>);
+
+impl Sessions {
+    /// A connection is made. When its program asked for cut-through and the other end is here, and asked as well, they are joined.
+    pub(super) fn offer(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get(handle).filter(|s| s.program.cut_through) else { return };
+        let What::Conn(conn) = session.what else { return };
+        let (Some(local), Some(remote)) = (stack.local(conn), stack.remote(conn)) else { return };
+        let offers = self.offers.get(&(remote, local));
+        // Addresses may be the same in several tables, so the numbers of the connection decide.
+        let is_peer = |other: &&Handle<Session>| {
+            self.conn(**other).is_some_and(|theirs| **other != handle && stack.are_joined(conn, theirs))
+        };
+        if let Some(peer) = offers.and_then(|offers| offers.iter().find(is_peer).copied()) {
+            self.take_offer_back(peer);
+            self.join(stack, handle, peer);
+            self.join(stack, peer, handle);
+            self.pass_on(stack, handle);
+            self.pass_on(stack, peer);
+        } else {
+            self.offers.entry((local, remote)).or_default().push(handle);
+            if let Some(session) = self.table.get_mut(handle) {
+                session.offered = Some((local, remote));
+            }
+        }
+    }
+
+    fn take_offer_back(&mut self, handle: Handle<Session>) {
+        let Some(ends) = self.table.get_mut(handle).and_then(|session| session.offered.take()) else { return };
+        if let Some(offers) = self.offers.get_mut(&ends) {
+            offers.retain(|offer| *offer != handle);
+            if offers.is_empty() {
+                self.offers.remove(&ends);
+            }
+        }
+    }
+
+    fn join(&mut self, stack: &HostStack, handle: Handle<Session>, peer: Handle<Session>) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let What::Conn(conn) = session.what else { return };
+        session.joint = Some(Joint { peer, ending: Ending::Open });
+        if let (Some((_, tx)), Some(info)) = (stack.queues(conn), stack.info(conn)) {
+            tx.go_direct(info.unacked);
+        }
+    }
+
+    fn conn(&self, handle: Handle<Session>) -> Option<ConnId> {
+        match self.table.get(handle)?.what {
+            What::Conn(conn) => Some(conn),
+            _ => None,
+        }
+    }
+
+    /// Whether the stack has nothing more to do with what the session's process writes.
+    pub(super) fn is_direct(&self, stack: &HostStack, handle: Handle<Session>) -> bool {
+        let conn = self.table.get(handle).filter(|s| s.joint.is_some()).and_then(|_| self.conn(handle));
+        conn.and_then(|conn| stack.queues(conn)).is_some_and(|(_, tx)| tx.is_direct())
+    }
+
+    /// The other end of a joint.
+    pub(super) fn peer_of(&self, handle: Handle<Session>) -> Option<Handle<Session>> {
+        Some(self.table.get(handle)?.joint?.peer)
+    }
+
+    /// Passes on what the session's process has written.
+    pub(super) fn pass_on(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(Joint { peer, ending }) = self.table.get(handle).and_then(|session| session.joint) else { return };
+        if !self.is_direct(stack, handle) {
+            return;
+        }
+        let Some(conn) = self.conn(handle) else { return };
+        let Some(peer_conn) = self.conn(peer) else { return self.part(stack, handle) };
+        let is_left = self.table.get(peer).is_some_and(|peer| peer.joint.is_some_and(|j| j.ending == Ending::Closed));
+        let (Some((_, tx)), Some((rx, _))) = (stack.queues(conn), stack.queues(peer_conn)) else {
+            return self.part(stack, handle);
+        };
+        if is_left && tx.written().is_ok_and(|written| written > 0) {
+            // Nobody will ever read it: the writer is told so, as by the stack.
+            return self.end(stack, peer, true);
+        }
+        let (mut moved, mut writer_waits) = (0, false);
+        let left = loop {
+            match pass(tx, rx, QUANTUM - moved) {
+                Ok(passed) => {
+                    moved += passed.bytes;
+                    writer_waits |= passed.writer_waits;
+                    if passed.left == 0 || moved == QUANTUM {
+                        break passed.left;
+                    }
+                    rx.ask_room();
+                    // The reader may have made room before it was asked to tell.
+                    if rx.limit_and_room().1 == 0 {
+                        break passed.left;
+                    }
+                }
+                Err(liar) => {
+                    let whose = if liar == Liar::Writer { handle } else { peer };
+                    return self.cut_owner(whose);
+                }
+            }
+        };
+        let tell_reader = moved > 0 && rx.kick();
+        self.report.passed += u64::from(moved);
+        if tell_reader {
+            self.tell(peer, event::READABLE);
+        }
+        if writer_waits {
+            self.tell(handle, event::WRITABLE);
+        }
+        if left > 0 {
+            if moved == QUANTUM {
+                self.unpassed.push(handle);
+            }
+            return self.progress(handle, moved);
+        }
+        match ending {
+            Ending::Open => {}
+            Ending::Shut => {
+                self.set_ending(handle, Ending::Open);
+                // A connection that failed has nothing left to end.
+                let _ = stack.shutdown(conn);
+            }
+            Ending::Closed => self.end(stack, handle, false),
+        }
+    }
+
+    fn cut_owner(&mut self, handle: Handle<Session>) {
+        if let Some(program) = self.table.get(handle).map(|session| std::sync::Arc::clone(&session.program)) {
+            self.cut_off(&program, "an impossible position in a FIFO");
+        }
+    }
+
+    fn set_ending(&mut self, handle: Handle<Session>, ending: Ending) {
+        if let Some(joint) = self.table.get_mut(handle).and_then(|session| session.joint.as_mut()) {
+            joint.ending = ending;
+        }
+    }
+
+    /// Who waits for a reader has new hope.
+    fn progress(&mut self, handle: Handle<Session>, moved: u32) {
+        if moved > 0 {
+            for leaving in self.leaving.iter_mut().filter(|leaving| leaving.0 == handle) {
+                leaving.1 = None;
+            }
+        }
+    }
+
+    /// The stack carries what the session's process writes again: the other end is not there any more, or there is something that only the stack can carry.
+    fn part(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let Some(joint) = session.joint.take() else { return };
+        let What::Conn(conn) = session.what else { return };
+        if let Some((_, tx)) = stack.queues(conn) {
+            tx.go_back();
+        }
+        let _ = match joint.ending {
+            Ending::Open => stack.wrote(conn),
+            Ending::Shut => stack.shutdown(conn),
+            Ending::Closed => return self.end(stack, handle, false),
+        };
+    }
+
+    /// The connection failed, or has ended: nothing more is passed to it or from it.
+    pub(super) fn unjoin(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        self.take_offer_back(handle);
+        let Some(joint) = self.table.get_mut(handle).and_then(|session| session.joint.take()) else { return };
+        if let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) {
+            tx.go_back();
+        }
+        if self.peer_of(joint.peer) == Some(handle) {
+            self.part(stack, joint.peer);
+        }
+        if joint.ending == Ending::Closed {
+            self.end(stack, handle, true);
+        }
+    }
+
+    /// The last of the next `ahead` bytes that the process writes is urgent. True: its reader knows.
+    pub(super) fn passes_urgent(&mut self, stack: &HostStack, handle: Handle<Session>, ahead: u32) -> bool {
+        if !self.is_direct(stack, handle) {
+            return false;
+        }
+        let Some(peer) = self.peer_of(handle) else { return false };
+        let (Some(conn), Some(peer_conn)) = (self.conn(handle), self.conn(peer)) else { return false };
+        let (Some((_, tx)), Some((rx, _))) = (stack.queues(conn), stack.queues(peer_conn)) else { return false };
+        // A FIFO that holds something impossible is found when its bytes are passed on.
+        let Ok(written) = tx.written() else { return false };
+        rx.mark_urgent(written.saturating_add(ahead));
+        self.tell(peer, event::STATE);
+        true
+    }
+
+    /// The process writes no more. True: its last bytes are passed on first, and then the stack is told.
+    pub(super) fn shuts_later(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
+        let Some(conn) = self.table.get(handle).filter(|s| s.joint.is_some()).and_then(|_| self.conn(handle)) else {
+            return false;
+        };
+        let Some((_, tx)) = stack.queues(conn) else { return false };
+        if !tx.is_direct() {
+            // What the stack has sent is on its way still; the rest goes the same way.
+            tx.go_back();
+            return false;
+        }
+        tx.freeze();
+        self.set_ending(handle, Ending::Shut);
+        self.pass_on(stack, handle);
+        true
+    }
+
+    /// Nobody has the session any more. True: its last bytes are passed on first, and then it ends.
+    pub(super) fn ends_later(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
+        let Some(session) = self.table.get(handle) else { return false };
+        let (Some(joint), What::Conn(conn)) = (session.joint, &session.what) else { return false };
+        let conn = *conn;
+        // Bytes that nobody reads any more make a reset, whatever else there is (RFC 2525 2.17), and so does SO_LINGER with no time.
+        if joint.ending == Ending::Closed || session.options.linger == Some(0) || stack.unread(conn) > 0 {
+            return false;
+        }
+        let Some((_, tx)) = stack.queues(conn) else { return false };
+        if !tx.is_direct() {
+            tx.go_back();
+            return false;
+        }
+        tx.freeze();
+        self.pass_on(stack, handle);
+        // Passing may have found that the other side is gone.
+        if self.peer_of(handle).is_none() || !tx_has_more(stack, conn) {
+            return false;
+        }
+        if let Some((rx, _)) = stack.queues(conn) {
+            rx.abandon();
+        }
+        self.set_ending(handle, Ending::Closed);
+        if let Some(session) = self.table.get_mut(handle) {
+            session.subscribers.clear();
+        }
+        self.leaving.push((handle, None));
+        true
+    }
+
+    /// The session is about to go.
+    pub(super) fn forget_joint(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        self.take_offer_back(handle);
+        self.leaving.retain(|leaving| leaving.0 != handle);
+        if let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) {
+            // What is left, if it may still go, is the stack's.
+            tx.go_back();
+        }
+    }
+
+    /// Directions that had more than a turn's worth, those whose bytes on the way were acknowledged, and those that wait in vain.
+    pub(super) fn pass_all(&mut self, now: Instant, stack: &mut HostStack) -> bool {
+        let mut any = false;
+        for handle in std::mem::take(&mut self.unpassed) {
+            any = true;
+            self.pass_on(stack, handle);
+        }
+        while let Some(token) = stack.stores().1.next_drained() {
+            if let Some(handle) = Handle::from_bits(token) {
+                self.pass_on(stack, handle);
+            }
+        }
+        for leaving in &mut self.leaving {
+            leaving.1.get_or_insert(now + PATIENCE);
+        }
+        let late: Vec<_> = self.leaving.iter().filter(|l| l.1.is_some_and(|until| until <= now)).map(|l| l.0).collect();
+        for handle in late {
+            self.end(stack, handle, true);
+        }
+        any
+    }
+
+    /// When the first of those that wait for their reader has waited long enough.
+    pub(super) fn passing_deadline(&self) -> Instant {
+        self.leaving.iter().filter_map(|leaving| leaving.1).min().unwrap_or(Instant::NEVER)
+    }
+}
+
+fn tx_has_more(stack: &HostStack, conn: ConnId) -> bool {
+    stack.queues(conn).is_some_and(|(_, tx)| tx.written().is_ok_and(|written| written > 0))
+}
