@@ -276,8 +276,9 @@ int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct 
 		return error;
 	ready->failed = "rte_eth_dev_start";
 	error = rte_eth_dev_start(port);
-	if (error < 0)
+	if (error < 0 && !config->may_wait)
 		return error;
+	ready->started = error == 0;
 	/* A device that has neither filter takes everything, or nothing else ever comes. */
 	if (config->promiscuous)
 		(void)rte_eth_promiscuous_enable(port);
@@ -302,6 +303,13 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 		(void)rte_dev_remove(device);
 	for (uint16_t i = 0; i < count; i++)
 		rte_mempool_free(pools[i]);
+}
+
+/* For a device that connects to its peer only when it is started. */
+int cw_restart(uint16_t port)
+{
+	(void)rte_eth_dev_stop(port);
+	return rte_eth_dev_start(port);
 }
 
 int cw_set_mtu(uint16_t port, uint16_t mtu)

@@ -87,7 +87,9 @@ pub(crate) fn not_found(spec: &DpdkSpec, error: io::Error) -> DevError {
         let what = format!("DPDK has no driver {driver} here");
         return DevError::new(port, what, format!("There are {}", drivers.join(", ")));
     }
-    let remedy = if code == Some(libc::EPERM) || code == Some(libc::EACCES) || said.contains("not permitted") {
+    // Many drivers answer -1, which is EPERM, to anything.
+    let forbidden = ["not permitted", "ermission denied"].iter().any(|words| said.contains(words));
+    let remedy = if code == Some(libc::EACCES) || forbidden {
         "Run as root, or give the program what it asks for with: setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep"
     } else if said.contains("nvalid parameter") || said.contains("rror parsing") || said.contains("nvalid key") {
         "Look at the words behind the device's name; docs/ports.md has a line that works for each driver"
@@ -105,7 +107,7 @@ pub(crate) fn not_set_up(spec: &DpdkSpec, call: &str, error: io::Error) -> DevEr
             "More huge pages help, as root: sysctl vm.nr_hugepages=256; so does doing without: CLEARWAY_DPDK_HUGE=off"
         }
         Some(libc::ENOMEM) => "Huge pages help, as root: sysctl vm.nr_hugepages=256",
-        Some(libc::EACCES | libc::EPERM) => "Run as root",
+        Some(libc::EACCES) => "Run as root",
         Some(libc::EADDRINUSE) => "Stop the other program that listens at this path, or choose another path",
         _ => "docs/ports.md has a line that works for each driver; dpdk-testpmd with the same --vdev says more",
     };

@@ -16,6 +16,9 @@ use crate::steer::Steer;
 use crate::sys::{self, Config, Device, Info, Ready, RxLane, TxLane, ability};
 use crate::{eal, explain};
 
+/// Queues that an end of memif has at most.
+const MEMIF_QUEUES: usize = 256;
+
 /// The MTU of a device that says none.
 const USUAL_MTU: usize = 1_500;
 
@@ -81,11 +84,18 @@ pub enum Share {
 
 /// Opens the device that `spec` names for so many cores. Starts DPDK when it does not run yet.
 pub fn open(spec: &DpdkSpec, cores: usize, share: Share) -> Result<Vec<DpdkFd>, DevError> {
-    let queues = cores;
     let port = spec.to_string();
     explain::check(spec)?;
     clear_way(spec)?;
     eal::ensure(&port, spec.is_pci())?;
+    let is_memif = spec.device.starts_with("net_memif");
+    let queues = match spec.arg("queues").map(str::parse::<usize>) {
+        // How many queues two ends of memif share is decided by the end that connects, and its driver reads another queue's memory in place of one
+        // that the peer does not have. So there is one, unless somebody says that both ends have more.
+        None if is_memif && share == Share::Flows => 1,
+        Some(Ok(said)) if is_memif => said.clamp(1, MEMIF_QUEUES),
+        _ => cores,
+    };
     let found = probe(spec, queues)?;
     let info = found.info().map_err(|error| explain::not_found(spec, error))?;
     let mtu = choose_mtu(spec, &info)?;
@@ -174,14 +184,17 @@ fn configure(spec: &DpdkSpec, info: &Info, mtu: usize, queues: u16, promiscuous:
         data_room: data_room as u32,
         buffers: SPARE_BUFFERS,
         promiscuous: u8::from(promiscuous),
+        may_wait: u8::from(spec.device.starts_with("net_memif") && spec.arg("role") != Some("server")),
     }
 }
 
 fn probe(spec: &DpdkSpec, queues: usize) -> Result<sys::Found, DevError> {
     let name = if spec.is_pci() { explain::pci_address(&spec.device) } else { spec.device.clone() };
     let mut devargs = name.clone();
-    if !spec.args.is_empty() {
-        devargs = format!("{devargs},{}", spec.args);
+    // memif's driver has no such word; it is for us.
+    let ours = |word: &&str| spec.device.starts_with("net_memif") && word.starts_with("queues=");
+    for word in spec.args.split(',').filter(|word| !word.is_empty() && !ours(word)) {
+        devargs = format!("{devargs},{word}");
     }
     if let Some(word) = queue_word(&spec.device).filter(|word| queues > 1 && spec.arg(word).is_none()) {
         devargs = format!("{devargs},{word}={queues}");

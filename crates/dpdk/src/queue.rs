@@ -28,6 +28,9 @@ const STUCK: Duration = Duration::from_millis(500);
 /// How long a queue may take nothing before the next one is tried.
 const OTHER_QUEUE: Duration = Duration::from_millis(2);
 
+/// How often a device whose peer is not there looks for it.
+const RESTART: Duration = Duration::from_millis(200);
+
 /// How soon frames that the device did not take are offered again.
 const RETRY: Duration = Duration::from_micros(20);
 
@@ -61,6 +64,9 @@ pub struct DpdkQueue {
     long: Box<[u8]>,
     /// Whether the room reserved last is `long`.
     in_long: bool,
+    /// Whether this queue sees to it that the device is started again when its peer was gone, and when.
+    restarts: bool,
+    restart_at: Instant,
     link: bool,
     asked_link: Instant,
     /// When nothing waited, or the device took something.
@@ -95,6 +101,8 @@ impl DpdkQueue {
             pool,
             long,
             in_long: false,
+            restarts: core == 0 && device.is_restartable(),
+            restart_at: Instant::ZERO,
             link: device.link(),
             asked_link: Instant::ZERO,
             took_some: Instant::ZERO,
@@ -314,6 +322,12 @@ impl Dev for DpdkQueue {
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         enter();
+        if self.restarts && self.wake.now() >= self.restart_at {
+            self.restart_at = self.wake.now() + RESTART;
+            if !self.device.link() {
+                self.device.restart();
+            }
+        }
         self.wake.before_look(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
         let mut got = self.look(burst);
         let sources = Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) };

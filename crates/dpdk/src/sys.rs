@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
@@ -69,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) data_room: u32,
     pub(crate) buffers: u32,
     pub(crate) promiscuous: u8,
+    pub(crate) may_wait: u8,
 }
 
 #[repr(C)]
@@ -79,6 +80,7 @@ struct RawReady {
     tx_ring: u16,
     mtu: u16,
     got: u32,
+    started: u8,
     failed: *const c_char,
 }
 
@@ -166,6 +168,7 @@ unsafe extern "C" {
     fn cw_info(port: u16, info: *mut Info) -> c_int;
     fn cw_open(port: u16, config: *const Config, pools: *mut *mut c_void, ready: *mut RawReady) -> c_int;
     fn cw_close(port: u16, pools: *mut *mut c_void, count: u16);
+    fn cw_restart(port: u16) -> c_int;
     fn cw_set_mtu(port: u16, mtu: u16) -> c_int;
     fn cw_set_mac(port: u16, mac: *const u8) -> c_int;
     fn cw_set_rss(port: u16, reta_size: u16, queues: u16) -> c_int;
@@ -294,10 +297,19 @@ impl Found {
     /// Sets it up and starts it. On failure, the name of the call that failed.
     pub(crate) fn open(self, config: &Config) -> Result<(Arc<Device>, Ready), (io::Error, String)> {
         let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut device = Device { port: self.port, pools: vec![std::ptr::null_mut(); usize::from(config.queues)] };
+        let mut device =
+            Device { port: self.port, pools: vec![std::ptr::null_mut(); usize::from(config.queues)], runs: None };
         std::mem::forget(self);
-        let mut ready =
-            RawReady { rx_queues: 0, tx_queues: 0, rx_ring: 0, tx_ring: 0, mtu: 0, got: 0, failed: std::ptr::null() };
+        let mut ready = RawReady {
+            rx_queues: 0,
+            tx_queues: 0,
+            rx_ring: 0,
+            tx_ring: 0,
+            mtu: 0,
+            got: 0,
+            started: 0,
+            failed: std::ptr::null(),
+        };
         // SAFETY: `pools` has a place for each of `config.queues` queues, and the structs are of the shim's layout.
         let result = unsafe { cw_open(device.port, config, device.pools.as_mut_ptr(), &raw mut ready) };
         if let Err(error) = check(result) {
@@ -311,7 +323,8 @@ impl Found {
             std::mem::forget(device);
             return Err((error, call));
         }
-        let RawReady { rx_queues, tx_queues, mtu, got, .. } = ready;
+        let RawReady { rx_queues, tx_queues, mtu, got, started, .. } = ready;
+        device.runs = (config.may_wait != 0).then(|| RwLock::new(started != 0));
         Ok((Arc::new(device), Ready { rx_queues, tx_queues, mtu, got }))
     }
 }
@@ -328,6 +341,8 @@ impl Drop for Found {
 pub(crate) struct Device {
     port: u16,
     pools: Vec<*mut c_void>,
+    /// Whether it was started, for a device that is started again when its peer comes; nobody receives or sends meanwhile.
+    runs: Option<RwLock<bool>>,
 }
 
 // SAFETY: DPDK's pools may be used by any thread, and every function that is called with `port` here may be called by any thread; those that may
@@ -341,6 +356,35 @@ impl Device {
         // SAFETY: the caller holds the lock or is the last owner; the pools were made by `cw_open`, or are null, which is ignored. All mbufs have gone
         // back, because whatever owns one also owns the device.
         unsafe { cw_close(self.port, self.pools.as_mut_ptr(), self.pools.len() as u16) }
+    }
+
+    /// Whether it is started again when its peer comes.
+    pub(crate) fn is_restartable(&self) -> bool {
+        self.runs.is_some()
+    }
+
+    /// Starts it anew, when it is one for that and its link is down.
+    pub(crate) fn restart(&self) {
+        let Some(runs) = &self.runs else { return };
+        let mut runs = runs.write().unwrap_or_else(PoisonError::into_inner);
+        if *runs && self.link() {
+            return;
+        }
+        let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the lock is held, and no lane is in use while `runs` is locked for writing.
+        *runs = unsafe { cw_restart(self.port) } == 0;
+    }
+
+    /// Does what is asked with the device while nobody starts it anew; None when it does not run.
+    #[inline]
+    fn while_it_runs<T>(&self, work: impl FnOnce(&Device) -> T) -> Option<T> {
+        match &self.runs {
+            None => Some(work(self)),
+            Some(runs) => {
+                let runs = runs.try_read().ok()?;
+                runs.then(|| work(self))
+            }
+        }
     }
 
     /// The lanes of all its queues. Called once.
@@ -357,7 +401,7 @@ impl Device {
 
     /// Whether the link is up.
     pub(crate) fn link(&self) -> bool {
-        // SAFETY: any thread may ask.
+        // SAFETY: any thread may ask, also of a device that was not started.
         unsafe { cw_link(self.port) != 0 }
     }
 
@@ -417,16 +461,18 @@ impl RxLane {
     #[inline]
     pub(crate) fn receive(&mut self, batch: &mut Batch, room: usize) {
         debug_assert!(batch.count == 0);
+        let list = batch.list.as_mut_ptr();
         // SAFETY: the list has BURST places, and this is the only lane of the queue. The frames belong to the batch from here on.
-        let count = unsafe { cw_rx(self.device.port, self.queue, batch.list.as_mut_ptr(), room.min(BURST) as u32) };
-        batch.count = count as usize;
+        let take = |device: &Device| unsafe { cw_rx(device.port, self.queue, list, room.min(BURST) as u32) };
+        batch.count = self.device.while_it_runs(take).unwrap_or(0) as usize;
     }
 
     /// Puts the descriptor that the queue rings when a frame comes, while its interrupt is on, into `epoll`, where it is looked at for edges; false when
     /// there is none.
     pub(crate) fn watch(&self, epoll: &Epoll) -> bool {
         // SAFETY: any thread may ask.
-        let fd = unsafe { cw_wait_fd(self.device.port, self.queue) };
+        let ask = |device: &Device| unsafe { cw_wait_fd(device.port, self.queue) };
+        let fd = self.device.while_it_runs(ask).unwrap_or(-1);
         if fd < 0 {
             return false;
         }
@@ -440,7 +486,8 @@ impl RxLane {
     /// Turns the queue's interrupt on or off; false when the driver cannot.
     pub(crate) fn interrupt(&mut self, on: bool) -> bool {
         // SAFETY: this is the only lane of the queue.
-        unsafe { cw_interrupt(self.device.port, self.queue, c_int::from(on)) == 0 }
+        let turn = |device: &Device| unsafe { cw_interrupt(device.port, self.queue, c_int::from(on)) == 0 };
+        self.device.while_it_runs(turn).unwrap_or(false)
     }
 }
 
@@ -758,10 +805,10 @@ impl TxLane {
     pub(crate) fn send(&mut self, outbox: &mut Outbox) -> Sent {
         debug_assert!(Arc::ptr_eq(&self.device, &outbox.device));
         let mut bad = 0;
+        let (list, count) = (outbox.list.as_ptr(), outbox.count as u32);
         // SAFETY: the first `count` entries own an mbuf each, and this is the only lane of the queue. The shim takes the first ones.
-        let frames = unsafe {
-            cw_tx(self.device.port, self.queue, outbox.list.as_ptr(), outbox.count as u32, &raw mut bad) as usize
-        };
+        let send = |device: &Device| unsafe { cw_tx(device.port, self.queue, list, count, &raw mut bad) };
+        let frames = self.device.while_it_runs(send).unwrap_or(0) as usize;
         let bytes = outbox.list[..frames].iter().map(|out| u64::from(out.len)).sum();
         let gone = frames + bad as usize;
         outbox.list.copy_within(gone..outbox.count, 0);
