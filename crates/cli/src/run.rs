@@ -43,6 +43,10 @@ pub(crate) struct Args {
     #[arg(long)]
     required: bool,
 
+    /// Let connections to programs of the same host that want it too go round the stack
+    #[arg(long)]
+    cut_through: bool,
+
     /// Microseconds that a thread looks before it sleeps
     #[arg(long, value_name = "US")]
     spin: Option<u32>,
@@ -83,6 +87,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     if args.required {
         command.env("CLEARWAY_REQUIRED", "1");
+    }
+    if args.cut_through {
+        command.env("CLEARWAY_CUT_THROUGH", "1");
     }
     if let Some(spin) = args.spin {
         command.env("CLEARWAY_SPIN_US", spin.to_string());

@@ -225,8 +225,10 @@ fn a_program_runs_with_the_library_and_the_words_of_its_namespace() {
     let library = folder.file("libclearway_preload.so", "");
     let secret = folder.file("secret", "hush\n");
     let args = ["run", "--preload", library.to_str().unwrap(), "--ns", "a", "--secret-file", secret.to_str().unwrap()];
-    let (out, _) = folder.ends(0, &[&args[..], &["--required", "--spin", "7", "--", "env"]].concat());
-    for line in ["CLEARWAY_NS=a", "CLEARWAY_SECRET=hush", "CLEARWAY_REQUIRED=1", "CLEARWAY_SPIN_US=7"] {
+    let (out, _) = folder.ends(0, &[&args[..], &["--required", "--spin", "7", "--cut-through", "--", "env"]].concat());
+    for line in
+        ["CLEARWAY_NS=a", "CLEARWAY_SECRET=hush", "CLEARWAY_REQUIRED=1", "CLEARWAY_SPIN_US=7", "CLEARWAY_CUT_THROUGH=1"]
+    {
         assert!(out.lines().any(|other| other == line), "{line}: {out}");
     }
     assert!(out.contains(&format!("LD_PRELOAD={}", library.display())), "{out}");

@@ -2,11 +2,14 @@
 //! of its own in a folder of its own.
 
 mod chapter;
+mod cut_through;
 mod death;
 mod ethernet;
 mod iperf;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/preload.rs"]
+mod preload;
 mod programs;
 mod trust;
 mod world;

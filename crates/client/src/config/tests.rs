@@ -32,6 +32,21 @@ fn it_may_stand_in_one_line() {
 }
 
 #[test]
+fn cut_through_is_asked_for_by_the_local_scope_and_by_a_variable() {
+    let parsed = |text| {
+        let mut config = AppConfig::default();
+        parse(text, &mut config).map(|()| config.cut_through).unwrap()
+    };
+    assert!(parsed("vcl { app-scope-local app-scope-global }"));
+    assert!(!parsed("vcl { app-scope-global }"));
+    let said = |value: &'static str| {
+        AppConfig::from_variables(|name| (name == "CLEARWAY_CUT_THROUGH").then(|| value.into())).map(|c| c.cut_through)
+    };
+    assert!(said("1").unwrap() && !said("0").unwrap());
+    assert!(said("yes").unwrap_err().to_string().contains("CLEARWAY_CUT_THROUGH=yes: 1 or 0"));
+}
+
+#[test]
 fn comments_are_passed_over() {
     let mut config = AppConfig::default();
     parse("# for the server\nvcl { # begins\n# namespace-id client\nnamespace-id server }", &mut config).unwrap();
