@@ -306,6 +306,7 @@ impl<I: Copy + Eq> Client<I> {
         self.had_work = true;
         if to == self.conns.len() {
             self.report.phase = Phase::Done;
+            self.start.done();
         }
     }
 
@@ -410,6 +411,9 @@ impl<I: Copy + Eq> Client<I> {
         if self.report.phase >= Phase::Draining && token.slot != Token::IDLE {
             self.streams = self.streams.saturating_sub(1);
         }
+        if let Ending::Failed(why) = why {
+            self.report.last_failure = Some(why);
+        }
         match why {
             Ending::PeerClosed if self.report.phase < Phase::Draining => self.report.closed_by_peer += 1,
             Ending::Failed(_) if !was_opening => self.report.connections_failed += 1,
@@ -484,7 +488,7 @@ impl<I: Copy + Eq> Client<I> {
             Phase::Running => self.until.min(self.next_due()),
             Phase::Draining => self.drain_until.min(self.next_due()),
             Phase::Closing => Instant::ZERO,
-            Phase::Done => return Instant::NEVER,
+            Phase::Done => return self.now + LOOK_AGAIN,
         };
         at.min(self.timers.next_deadline())
     }
@@ -494,9 +498,9 @@ impl<I: Copy + Eq> Client<I> {
         std::mem::take(&mut self.had_work)
     }
 
-    /// Whether there is nothing left to do.
+    /// Whether there is nothing left to do, on no core.
     pub fn is_finished(&self) -> bool {
-        self.report.phase == Phase::Done
+        self.report.phase == Phase::Done && (self.report.error.is_some() || self.start.is_over())
     }
 
     /// The state of affairs.

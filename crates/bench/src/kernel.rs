@@ -57,6 +57,12 @@ pub fn allow_open_files(sockets: u64) -> Result<(), String> {
     Err(format!("{sockets} sockets are more than this process may open. Raise the limit with `ulimit -n {wanted}`"))
 }
 
+/// How many sockets this process may open at most without anybody's help, some kept for other files.
+pub fn sockets_allowed() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    limit.maximum.or(limit.current).unwrap_or(u64::MAX).saturating_sub(64)
+}
+
 fn socket(address: &SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;

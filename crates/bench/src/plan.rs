@@ -97,16 +97,17 @@ pub struct ServerPlan {
     pub connections: u32,
 }
 
-/// Where the cores of one client meet: none begins to ask before all have their connections.
+/// Where the cores of one client meet: none begins to ask before all have their connections, and none goes home before all are done.
 #[derive(Debug)]
 pub struct Start {
     missing: AtomicUsize,
+    working: AtomicUsize,
 }
 
 impl Start {
     /// A meeting of so many.
     pub fn new(cores: usize) -> Start {
-        Start { missing: AtomicUsize::new(cores) }
+        Start { missing: AtomicUsize::new(cores), working: AtomicUsize::new(cores) }
     }
 
     pub(crate) fn arrive(&self) {
@@ -115,6 +116,14 @@ impl Start {
 
     pub(crate) fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn done(&self) {
+        self.working.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.working.load(Ordering::Acquire) == 0
     }
 }
 

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bulk, ctl, doctor, http, pktgen, reflect, run, up};
+use crate::{bench, bulk, ctl, doctor, http, pktgen, reflect, run, up};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -33,6 +33,8 @@ enum Command {
     Http(Box<http::Args>),
     /// Measure one-way transfers, over our stack or over the kernel's
     Bulk(Box<bulk::Args>),
+    /// Measure requests and answers, over our stack or over the kernel's
+    Bench(Box<bench::Args>),
     /// Send back every frame that comes to a port
     Reflect(Box<reflect::Args>),
     /// Send numbered frames to a port, and count and time what comes back
@@ -66,6 +68,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Explain(args) => ctl::explain(*args),
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
+        Command::Bench(args) => bench::run(*args),
         Command::Reflect(args) => reflect::run(*args),
         Command::Pktgen(args) => pktgen::run(*args),
         Command::Doctor(args) => match doctor::run(&args) {

@@ -1,5 +1,6 @@
 //! The `clearway` binary.
 
+mod bench;
 mod bulk;
 mod cli;
 mod crew;

@@ -17,7 +17,7 @@ use clearway_wire::{Addr, Cidr};
 use crate::error::WrongUse;
 
 /// Ports, addresses and cores.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct NetArgs {
     /// A port of the stack: tap:NAME, tun:NAME, loop or pcap:FILE; may be repeated
     #[arg(long = "port", value_name = "PORT")]
@@ -149,15 +149,21 @@ impl NetArgs {
 
     /// A stack without interfaces, and the pool for its devices.
     pub(crate) fn stack(&self, connections: u32) -> anyhow::Result<(Stack<Stores>, FramePool)> {
-        let mut secret = [0; 32];
-        let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
-        std::io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
-        let mut config = Config::new(secret);
-        config.limits = Limits { connections, time_wait: connections.max(16_384), ..config.limits };
+        let limits = Limits { connections, time_wait: connections.max(16_384), ..Limits::default() };
+        self.stack_with(|config| config.limits = limits, RingTx::new(TX_CHUNKS, TX_CHUNK_LEN, TX_LIMIT))
+    }
+
+    /// The same with other settings and other send queues.
+    pub(crate) fn stack_with(
+        &self,
+        settings: impl FnOnce(&mut Config),
+        tx: RingTx,
+    ) -> anyhow::Result<(Stack<Stores>, FramePool)> {
+        let mut config = Config::new(secret()?);
+        settings(&mut config);
         let budget = PoolBudget::default();
         let buffers = (budget.small_count + budget.large_count) as u32;
-        let stack = Stack::new(config, ChainRx::new(buffers, RX_LIMIT), RingTx::new(TX_CHUNKS, TX_CHUNK_LEN, TX_LIMIT));
-        Ok((stack, FramePool::new(budget)))
+        Ok((Stack::new(config, ChainRx::new(buffers, RX_LIMIT), tx), FramePool::new(budget)))
     }
 
     /// Gives the stack its addresses and routes.
@@ -188,6 +194,14 @@ impl NetArgs {
         let host = |addr: Addr| if addr.is_v4() { addr.to_string() } else { format!("[{addr}]") };
         self.addresses.iter().map(|a| format!("http://{}:{port}/", host(a.cidr.addr))).collect()
     }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn secret() -> anyhow::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
+    std::io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
+    Ok(secret)
 }
 
 fn sentence(what: &str, error: AddError) -> String {

@@ -1,11 +1,14 @@
 //! Running one service on every core until somebody says stop.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clearway_engine::{Clock, CoreReport, Engine, Mode, Service, Source, Talks, Team, cores};
+use clearway_dev::FramePool;
+use clearway_engine::{App, Clock, CoreReport, Engine, Mode, Seat, Service, Source, Stores, Talks, Team, cores};
 use clearway_ports::Unwrapped;
+use clearway_proto::Stack;
 
 use crate::net::NetArgs;
 use crate::signals::{Signals, Woken};
@@ -37,20 +40,55 @@ where
     F: Fn() -> anyhow::Result<S> + Sync,
     W: Watch<S::Report>,
 {
-    plan.net.check()?;
+    let make = |_| {
+        let (stack, pool) = plan.net.stack(plan.connections)?;
+        Ok((stack, pool, Talks::new(make()?, plan.source, plan.connections)))
+    };
+    run_apps(plan.net, plan.duration, make, watch)
+}
+
+/// Runs an application on every core, with a stack and a pool that `make` makes for the core of that number.
+pub(crate) fn run_apps<A, F, W>(net: &NetArgs, duration: Option<Duration>, make: F, watch: &mut W) -> anyhow::Result<()>
+where
+    A: App<Stores>,
+    F: Fn(usize) -> anyhow::Result<(Stack<Stores>, FramePool, A)> + Sync,
+    W: Watch<A::Report>,
+{
+    net.check()?;
     let signals = Signals::take()?;
-    let ports = plan.net.open_ports()?;
+    let ports = Mutex::new(net.open_ports()?.into_iter().map(Some).collect::<Vec<_>>());
     // Asked before any thread is bound to one core, because it depends on how many there are.
-    let mode = plan.net.mode();
-    let (team, seats) = Team::new(plan.net.threads())?;
+    let mode = net.mode();
+    let work = |seat: Seat<A::Report>| {
+        let mine = ports.lock().unwrap_or_else(PoisonError::into_inner).get_mut(seat.index()).and_then(Option::take);
+        one_core(net, seat, mine.unwrap_or_default(), mode, &make)
+    };
+    run_threads(net, duration, &signals, work, watch)
+}
+
+/// Runs `work` in a thread for each core, bound to it.
+pub(crate) fn run_threads<R, F, W>(
+    net: &NetArgs,
+    duration: Option<Duration>,
+    signals: &Signals,
+    work: F,
+    watch: &mut W,
+) -> anyhow::Result<()>
+where
+    R: Clone + Default + Send + 'static,
+    F: Fn(Seat<R>) -> anyhow::Result<()> + Sync,
+    W: Watch<R>,
+{
+    let (team, seats) = Team::new(net.threads())?;
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (seat, ports) in seats.into_iter().zip(ports) {
+        for seat in seats {
             let index = seat.index();
-            let make = &make;
-            let spawned = thread::Builder::new()
-                .name(format!("core{index}"))
-                .spawn_scoped(scope, move || one_core(plan, seat, ports, mode, make));
+            let work = &work;
+            let spawned = thread::Builder::new().name(format!("core{index}")).spawn_scoped(scope, move || {
+                pin(net, index)?;
+                work(seat)
+            });
             match spawned {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
@@ -59,7 +97,7 @@ where
                 }
             }
         }
-        let watched = watch_team(plan, &team, &signals, watch);
+        let watched = watch_team(net.threads(), duration, &team, signals, watch);
         team.stop();
         let mut first_error = None;
         for thread in threads {
@@ -76,41 +114,45 @@ where
     })
 }
 
-fn one_core<S: Service>(
-    plan: &Plan<'_>,
-    seat: clearway_engine::Seat<S::Report>,
-    ports: Vec<Unwrapped>,
-    mode: Mode,
-    make: &(impl Fn() -> anyhow::Result<S> + Sync),
-) -> anyhow::Result<()> {
-    if let Some(&core) = plan.net.cores.as_ref().and_then(|cores| cores.list().get(seat.index())) {
+fn pin(net: &NetArgs, index: usize) -> anyhow::Result<()> {
+    if let Some(&core) = net.cores.as_ref().and_then(|cores| cores.list().get(index)) {
         cores::pin(core).with_context(|| {
             format!("cannot run on core {core}. Name cores that this machine has and this process may use")
         })?;
     }
-    let (stack, pool) = plan.net.stack(plan.connections)?;
+    Ok(())
+}
+
+fn one_core<A: App<Stores>>(
+    net: &NetArgs,
+    seat: Seat<A::Report>,
+    ports: Vec<Unwrapped>,
+    mode: Mode,
+    make: &(impl Fn(usize) -> anyhow::Result<(Stack<Stores>, FramePool, A)> + Sync),
+) -> anyhow::Result<()> {
+    let (stack, pool, app) = make(seat.index())?;
     let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
-    let app = Talks::new(make()?, plan.source, plan.connections);
     let mut engine = Engine::new(stack, devs, pool, app, mode, seat)?;
     let now = engine.time().now;
-    plan.net.configure(now, engine.stack())?;
+    net.configure(now, engine.stack())?;
     engine.run()?;
     Ok(())
 }
 
 /// Answers with the seconds that it took.
 fn watch_team<R: Clone + Default + Send + 'static>(
-    plan: &Plan<'_>,
+    threads: usize,
+    duration: Option<Duration>,
     team: &Team<R>,
     signals: &Signals,
     watch: &mut impl Watch<R>,
 ) -> anyhow::Result<f64> {
     let mut clock = Clock::new();
     let started = clock.read().now;
-    let end = plan.duration.map(|duration| started + duration.into());
+    let end = duration.map(|duration| started + duration.into());
     watch.ready()?;
     let mut last = started;
-    while team.running() == plan.net.threads() {
+    while team.running() == threads {
         let now = clock.read().now;
         if end.is_some_and(|end| now >= end) {
             break;

@@ -81,6 +81,8 @@ pub struct ClientReport {
     pub cycles: u64,
     /// It was stopped before the time.
     pub stopped: bool,
+    /// Why the last connection failed that did.
+    pub last_failure: Option<&'static str>,
     /// Why it gave up, if it did.
     pub error: Option<String>,
     pub(super) busy_before: Duration,
@@ -118,6 +120,7 @@ impl Default for ClientReport {
             busy: Duration::ZERO,
             cycles: 0,
             stopped: false,
+            last_failure: None,
             error: None,
             busy_before: Duration::ZERO,
             cycles_before: 0,
@@ -177,6 +180,7 @@ impl ClientReport {
         self.busy = self.busy + other.busy;
         self.cycles = self.cycles.max(other.cycles);
         self.stopped |= other.stopped;
+        self.last_failure = self.last_failure.or(other.last_failure);
         if self.error.is_none() {
             self.error.clone_from(&other.error);
         }

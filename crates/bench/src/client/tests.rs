@@ -380,3 +380,22 @@ fn whoever_stops_it_gets_sums_that_agree() {
     let report = world.checked();
     assert!(report.stopped && report.unanswered == 40, "{report:?}");
 }
+
+#[test]
+fn the_cores_of_a_client_begin_and_end_together() {
+    let start = Arc::new(Start::new(2));
+    let mut worlds: Vec<World> = (0..2).map(|_| World::new(plan(2), after(100))).collect();
+    worlds.iter_mut().for_each(|world| world.client.start = Arc::clone(&start));
+    let turn = |world: &mut World| {
+        world.turn();
+        world.now += us(10);
+    };
+    (0..2_000).for_each(|_| turn(&mut worlds[0]));
+    assert_eq!((worlds[0].client.report.phase, worlds[0].client.report.requests), (Phase::Waiting, 0));
+    (0..10).for_each(|_| turn(&mut worlds[1]));
+    (0..2_000).for_each(|_| turn(&mut worlds[0]));
+    assert_eq!((worlds[0].client.report.phase, worlds[0].client.is_finished()), (Phase::Done, false));
+    (0..2_000).for_each(|_| turn(&mut worlds[1]));
+    assert!(worlds.iter().all(|world| world.client.is_finished()));
+    assert!(worlds.iter().all(|world| world.checked().answers == 200));
+}

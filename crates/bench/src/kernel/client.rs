@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, SocketType, sockopt};
 
-use super::{BELL, SCRATCH, Watch, allow_open_files, socket};
+use super::{BELL, SCRATCH, Watch, socket};
 use crate::client::{Client, ClientReport, Ending};
 use crate::net::{Net, OpenError, Token};
 use crate::plan::{ClientPlan, Protocol, Start};
@@ -146,7 +146,6 @@ pub fn run_client(
     sources: Option<Sources>,
     start: Arc<Start>,
 ) -> Result<(), String> {
-    allow_open_files(u64::from(plan.connections))?;
     let told = |error: io::Error| format!("cannot wait for sockets: {error}");
     let mut watch = Watch::new(seat).map_err(told)?;
     let mut sockets = Sockets {

@@ -10,7 +10,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
-use super::{BELL, SCRATCH, Watch, allow_open_files, socket};
+use super::{BELL, SCRATCH, Watch, socket};
 use crate::plan::ServerPlan;
 use crate::server::{Answerer, Line, ServerReport, Talk};
 
@@ -181,7 +181,6 @@ fn talk(answerer: &mut Answerer, socket: &mut Socket, scratch: &mut [u8], over: 
 
 /// Runs one thread's server until the team is told to stop. An error is a sentence.
 pub fn run_server(seat: Seat<ServerReport>, plan: &ServerPlan, doors: Doors) -> Result<(), String> {
-    allow_open_files(u64::from(plan.connections))?;
     let told = |error: io::Error| format!("cannot wait for sockets: {error}");
     let mut watch = Watch::new(seat).map_err(told)?;
     let listeners = doors.listeners.len() as u64;

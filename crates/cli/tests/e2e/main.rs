@@ -2,6 +2,7 @@
 //! without it they say that they are skipped, or fail where `CI` is set.
 
 mod basics;
+mod bench;
 mod bulk;
 mod flood;
 mod http;
