@@ -10,6 +10,7 @@ mod lane;
 mod listener;
 mod messages;
 mod place;
+mod relay;
 mod stream;
 mod verbs;
 
@@ -46,6 +47,7 @@ use branch::{Branch, MAX_BRANCHES};
 use datagram::Datagrams;
 use joints::{Ends, Joint, Leaving};
 use listener::Listening;
+use relay::{MAX_RELAYS, Relay};
 
 /// Slots are 24 bits of a session's name.
 pub const MAX_SESSIONS: u32 = 1 << 24;
@@ -100,6 +102,8 @@ pub struct Sessions {
     belfry: Belfry,
     /// What listens here for listeners of other workers.
     branches: Slab<Branch>,
+    /// What holds ports here for datagram sessions of other workers.
+    relays: Slab<Relay>,
     /// Listeners whose program had no room for one more session.
     stalled: Vec<Handle<Session>>,
     /// Datagram sessions that had more to send than one turn takes.
@@ -151,6 +155,7 @@ impl Sessions {
             lanes: Vec::new(),
             belfry: Belfry::new()?,
             branches: Slab::new(MAX_BRANCHES),
+            relays: Slab::new(MAX_RELAYS),
             stalled: Vec::new(),
             unfinished: Vec::new(),
             offers: HashMap::new(),
@@ -208,7 +213,9 @@ impl Sessions {
             }
             Event::Conn { conn, token, what } => self.on_conn(stack, token, conn, what),
             Event::Udp { token, what, .. } => {
-                if let Some(handle) = Handle::from_bits(token) {
+                if let Some(relay) = relay::handle_of(token) {
+                    self.carry_home(stack, relay);
+                } else if let Some(handle) = Handle::from_bits(token) {
                     self.on_udp(stack, handle, what);
                 }
             }

@@ -53,7 +53,10 @@ impl Sessions {
                     stack.close(conn);
                 }
             }
-            What::Datagrams(datagrams) => datagrams.end(stack),
+            What::Datagrams(datagrams) => {
+                datagrams.end(stack);
+                self.cut_relays(session.id);
+            }
         }
     }
 }

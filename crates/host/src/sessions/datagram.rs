@@ -15,6 +15,7 @@ use clearway_shm::{Consumer, Hostile, Producer};
 use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
+use super::relay::{Letter, Road};
 use super::verbs::gone;
 use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, of_unreachable, refuse};
@@ -39,6 +40,8 @@ pub(super) struct Datagrams {
     tx_blocks: FifoBlocks,
     /// Datagrams may come joined (UDP_GRO).
     gro: bool,
+    /// Between here and the workers that hold the port too.
+    pub(super) road: Arc<Road>,
 }
 
 /// What came of sending one datagram.
@@ -84,7 +87,9 @@ impl Sessions {
         let rx_blocks = take(program.rx_len(session.options.receive_buffer))?;
         let tx_blocks = take(program.tx_len(session.options.send_buffer))?;
         let (rx, tx) = (Producer::new(rx_blocks.mem.clone()), Consumer::new(tx_blocks.mem.clone()));
-        session.what = What::Datagrams(Box::new(Datagrams { socket: None, rx, tx, rx_blocks, tx_blocks, gro: false }));
+        let road = Arc::default();
+        let datagrams = Datagrams { socket: None, rx, tx, rx_blocks, tx_blocks, gro: false, road };
+        session.what = What::Datagrams(Box::new(datagrams));
         Ok(())
     }
 
@@ -101,6 +106,7 @@ impl Sessions {
         let socket = stack.udp_bind(spec)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
         datagrams.socket = Some(socket);
+        self.relay_out(stack, handle);
         Ok(stack.udp_local(socket).unwrap_or(local))
     }
 
@@ -203,7 +209,7 @@ impl Sessions {
             let _ = stack.udp_set_gro(socket, gro);
         }
         let outcome = datagrams.take_from(stack, socket);
-        let dropped = stack.udp_dropped(socket).unwrap_or(0);
+        let dropped = stack.udp_dropped(socket).unwrap_or(0) + datagrams.road.lost();
         session.head.rx_drops.store(dropped as u32, Ordering::Release);
         match outcome {
             Ok(true) if datagrams.rx.kick() => self.tell(handle, event::READABLE),
@@ -213,6 +219,49 @@ impl Sessions {
                 self.cut_off(&program, "an impossible position in a FIFO");
             }
         }
+    }
+
+    /// Hands the process what came to other workers; how many found no room.
+    pub(super) fn take_letters(&mut self, stack: &mut HostStack, handle: Handle<Session>, letters: Vec<Letter>) -> u64 {
+        let Some(session) = self.table.get_mut(handle) else { return 0 };
+        // Who is connected hears its peer only, and the relay does not know of that.
+        let peer = session.remote.map(Endpoint::from);
+        let What::Datagrams(datagrams) = &mut session.what else { return 0 };
+        let mut lost = 0;
+        let mut any = false;
+        for (head, from, payload) in letters {
+            if peer.is_some_and(|peer| peer != Endpoint::from(from)) {
+                continue;
+            }
+            // What waits in the stack came before, and lies there for want of room.
+            let taken = match datagrams.has_room() {
+                Ok(true) => datagrams.rx.push_datagram(head, &[IoSlice::new(&payload)]),
+                other => other,
+            };
+            match taken {
+                Ok(true) => any = true,
+                Ok(false) => lost += 1,
+                Err(Hostile) => {
+                    let program = Arc::clone(&session.program);
+                    self.cut_off(&program, "an impossible position in a FIFO");
+                    return lost;
+                }
+            }
+        }
+        if any && datagrams.rx.kick() {
+            self.tell(handle, event::READABLE);
+        }
+        self.deliver_datagrams(stack, handle);
+        lost
+    }
+
+    /// Says how many datagrams found no room.
+    pub(super) fn show_drops(&mut self, stack: &HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get(handle) else { return };
+        let What::Datagrams(datagrams) = &session.what else { return };
+        let dropped =
+            datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0) + datagrams.road.lost();
+        session.head.rx_drops.store(dropped as u32, Ordering::Release);
     }
 
     /// Events of the stack for a UDP socket.
@@ -299,7 +348,7 @@ fn addresses(head: &DatagramHead) -> Option<(Option<Endpoint>, Option<Addr>)> {
     Some((Some(to), from))
 }
 
-fn head_of(datagram: &Datagram<'_>) -> DatagramHead {
+pub(super) fn head_of(datagram: &Datagram<'_>) -> DatagramHead {
     let bytes = |addr: &Addr| {
         let mut bytes = [0; 16];
         let wire = addr.wire_bytes();

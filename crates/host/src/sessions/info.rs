@@ -100,6 +100,7 @@ impl Sessions {
                 info.state = if session.remote.is_some() { "ESTABLISHED" } else { "UNCONNECTED" };
                 (info.rx, info.tx) = datagrams.fill();
                 info.drops = datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0);
+                info.drops += datagrams.road.lost();
             }
         }
         info

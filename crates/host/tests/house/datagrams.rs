@@ -9,6 +9,7 @@ use clearway_shm::door::Kind;
 use clearway_shm::layout::{DatagramHead, request};
 use nix::errno::Errno;
 
+use crate::child::eventually;
 use crate::guest::{Guest, Sock, hello};
 use crate::world::World;
 
@@ -144,4 +145,65 @@ fn a_taken_address_is_refused() {
     let (_first, local) = bound(&server, "172.16.1.1:53");
     let second = server.open(Kind::Datagram, false).unwrap();
     assert_eq!(server.bind(&second, &local.to_string()).err().unwrap().0, Errno::EADDRINUSE as i32);
+}
+
+/// Has a worker's own stack send datagrams to this port over its loopback, as a queue that belongs to it would bring them.
+fn comes_to(world: &World, worker: usize, from: u16, to: SocketAddr, payloads: Vec<Vec<u8>>) {
+    let send = move |worker: &mut clearway_host::Worker| {
+        let local = clearway_wire::Endpoint::new("172.16.1.1".parse().unwrap(), from);
+        let spec = clearway_proto::UdpSpec { table: clearway_proto::Table(1), local, token: 0, v6_only: false };
+        let socket = worker.stack().udp_bind(spec).unwrap();
+        let remote = clearway_wire::Endpoint::from(to);
+        let sent = payloads.iter().all(|bytes| worker.stack().udp_send(socket, remote, None, bytes).is_ok());
+        (socket, sent)
+    };
+    let (socket, sent) = world.house.ask(worker, send).unwrap();
+    assert!(sent);
+    eventually("all has left", || {
+        let unsent =
+            move |worker: &mut clearway_host::Worker| worker.stack().udp_sockets().map(|u| u.unsent).sum::<u32>();
+        world.house.ask(worker, unsent).unwrap() == 0
+    });
+    world.house.ask(worker, move |worker| worker.stack().udp_close(socket)).unwrap();
+}
+
+#[test]
+fn datagrams_that_come_to_another_worker_find_their_session() {
+    let world = World::with(|setup| setup.workers = vec![None, None, None]);
+    let (server, client) = pair(&world);
+    let (mut theirs, to) = bound(&server, "172.16.1.1:53");
+    for worker in [2, 1, 0] {
+        let payloads = (0..40u8).map(|number| vec![number; usize::from(number) * 30]).collect();
+        comes_to(&world, worker, 4000, to, payloads);
+        for number in 0..40 {
+            let (head, payload) = recv(&server, &mut theirs);
+            assert_eq!((payload, head.port), (vec![number; usize::from(number) * 30], 4000));
+        }
+    }
+    // A flood is bounded on its way, and each datagram that is lost is counted for the socket.
+    let mut received = 0;
+    for _ in 0..20 {
+        comes_to(&world, 1, 4001, to, vec![vec![1; 20_000]; 10]);
+    }
+    let dropped = |sock: &Sock| sock.head.rx_drops.load(Ordering::Acquire);
+    eventually("all came or were counted", || {
+        received += u32::from(recv_within(&server, &mut theirs, Duration::ZERO).is_some());
+        received + dropped(&theirs) == 200
+    });
+    assert!(dropped(&theirs) > 0 && received >= 10, "{received} of 200 came");
+    // Who is connected hears its peer only.
+    let mut ours = client.open(Kind::Datagram, false).unwrap();
+    client.begin(&mut ours, to).unwrap();
+    send(&client, &mut ours, None, b"question");
+    let (head, _) = recv(&server, &mut theirs);
+    server.begin(&mut theirs, SocketAddr::new("172.16.2.1".parse().unwrap(), head.port)).unwrap();
+    comes_to(&world, 1, 4002, to, vec![b"from a stranger".to_vec()]);
+    send(&client, &mut ours, None, b"again");
+    assert_eq!(recv(&server, &mut theirs).1, b"again");
+    // With the session the port is free on every worker.
+    drop(theirs);
+    let sockets = |worker: &mut clearway_host::Worker| worker.stack().population().udp_sockets;
+    eventually("no relay is left", || world.house.ask_all(sockets).unwrap()[1..] == [1, 1]);
+    drop(ours);
+    eventually("no socket is left", || world.house.ask_all(sockets).unwrap() == [0, 0, 0]);
 }
