@@ -150,6 +150,14 @@ impl<E: Env> Stack<E> {
         self.tcp.listen(spec, Some(bind))
     }
 
+    /// Changes how many finished handshakes may wait at a listener. With `defer`, a handshake is not complete before data comes, for so many timeouts of the SYN-ACK
+    /// (TCP_DEFER_ACCEPT of Linux). Handshakes that are complete are not touched.
+    pub fn tune_listener(&mut self, listener: ListenerId, backlog: u32, defer: u8) {
+        if let Some(listener) = self.tcp.listeners.get_mut(listener) {
+            (listener.backlog, listener.defer) = (backlog, defer);
+        }
+    }
+
     /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.
     pub fn connect_bound(&mut self, now: Instant, bind: BindId, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
         let bound = self.tcp.binds.spec(bind).ok_or(ConnectError::NoReservation)?;

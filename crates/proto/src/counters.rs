@@ -157,6 +157,8 @@ reasons! {
     TcpBacklogFull = "tcp-backlog-full",
     /// As many finished handshakes wait for accept as the backlog allows.
     TcpAcceptQueueFull = "tcp-accept-queue-full",
+    /// The ACK of a handshake for a listener that waits for data.
+    TcpDeferred = "tcp-deferred",
     /// All places for connections are taken.
     TcpConnectionsFull = "tcp-connections-full",
     /// The stores have no memory for one more connection.

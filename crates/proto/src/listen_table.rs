@@ -26,6 +26,8 @@ pub(crate) struct Listener {
     /// `::` that takes IPv4 too.
     pub both: bool,
     pub backlog: u32,
+    /// Timeouts of the SYN-ACK for which a handshake is not complete before data comes (TCP_DEFER_ACCEPT of Linux); 0: it is complete with the ACK.
+    pub defer: u8,
     pub token: u64,
     pub options: ConnOptions,
     /// Handshakes in progress.

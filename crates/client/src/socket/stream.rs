@@ -199,7 +199,10 @@ impl Socket {
         let deadline = *deadline.get_or_insert_with(|| self.receive_deadline());
         let can_go_on = || {
             let alive = self.is_alive();
-            let ended = self.core.state() & ENDED != 0 || self.core.flags() & flags::SHUT_READ != 0;
+            let state = self.core.state();
+            // A listener that was shut down is nothing of all this any more.
+            let begun = state & (state::CONNECTED | state::CONNECTING | state::LISTENING) != 0;
+            let ended = !begun || state & ENDED != 0 || self.core.flags() & flags::SHUT_READ != 0;
             self.core.readable() || ended || !alive || self.core.has_error(alive)
         };
         self.client.wait_for(&self.core, READ, deadline, can_go_on)

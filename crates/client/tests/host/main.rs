@@ -1,5 +1,6 @@
 //! Clients against a real host: two programs in two namespaces on two loopbacks.
 
+mod child;
 mod datagrams;
 mod death;
 mod epoll;

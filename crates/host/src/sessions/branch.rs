@@ -82,6 +82,23 @@ impl Sessions {
         }
     }
 
+    /// The backlog and TCP_DEFER_ACCEPT of a listener are these from now on, on all other workers too.
+    pub(super) fn tune_branches(&self, home: SessionId, backlog: u32, defer: u8) {
+        for worker in self.others() {
+            let tune = move |worker: &mut Worker| {
+                let (sessions, stack) = worker.both();
+                let mine = sessions.branches.iter_mut().find(|(_, branch)| branch.home == home);
+                let Some((handle, branch)) = mine else { return };
+                branch.backlog = backlog;
+                if let Some(listener) = branch.listener {
+                    stack.tune_listener(listener, backlog, defer);
+                }
+                sessions.accept_at_branch(stack, handle);
+            };
+            self.house.to_worker(worker, Box::new(tune));
+        }
+    }
+
     fn add_branch(&mut self, stack: &mut HostStack, seed: Seed) {
         let Ok(bind) = stack.bind(seed.bind) else {
             // The port was free at home, so somebody here connects from it just now. Home listens all the same.

@@ -1,12 +1,13 @@
 //! Listeners, and connections that wait to be accepted.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_proto::{ListenSpec, ListenerId};
 use clearway_shm::Producer;
 use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
-use clearway_shm::layout::{AcceptRecord, event, state};
+use clearway_shm::layout::{AcceptRecord, event, flags, state};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
@@ -25,11 +26,24 @@ pub(super) struct Listening {
     end: Producer,
     blocks: FifoBlocks,
     _permit: Permit,
+    /// Connections that may wait on each worker.
+    backlog: u32,
     /// Sessions whose records were written and that no process has claimed.
     waiting: Vec<SessionId>,
 }
 
 const RECORD: u32 = size_of::<AcceptRecord>() as u32;
+
+/// The SYN-ACK's timeouts that so many seconds take, as Linux counts them for TCP_DEFER_ACCEPT: one second, then twice as long each, two minutes at most.
+fn timeouts(seconds: u32) -> u8 {
+    let (mut count, mut wait, mut passed) = (0u8, 1, 0u32);
+    while passed < seconds && count < u8::MAX {
+        count += 1;
+        passed += wait;
+        wait = (wait * 2).min(120);
+    }
+    count
+}
 
 impl Listening {
     pub(super) fn place(&self) -> FifoPlace {
@@ -39,6 +53,12 @@ impl Listening {
     /// Connections that wait, and how many may.
     pub(super) fn fill(&self) -> (u32, u32) {
         (self.waiting.len() as u32, self.blocks.place.limit / RECORD)
+    }
+
+    /// So many records may wait.
+    fn limit_to(&mut self, records: u32) {
+        self.blocks.place.limit = records * RECORD;
+        self.end.set_limit(records * RECORD);
     }
 
     pub(super) fn claimed(&mut self, child: SessionId) {
@@ -71,8 +91,12 @@ impl Sessions {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         match (&session.what, session.kind) {
             (_, Kind::Datagram) => return Err(refuse(Errno::EOPNOTSUPP, "datagram sockets do not listen")),
-            // Linux changes the backlog of a listener in place; ours stays as it was made.
-            (What::Listener(_), _) => return self.describe(stack, handle),
+            // As on Linux, the backlog of a listener changes in place.
+            (What::Listener(_), _) => {
+                self.tune(stack, handle, Some(backlog.clamp(1, MAX_BACKLOG)));
+                self.accept(stack, handle);
+                return self.describe(stack, handle);
+            }
             (What::Conn(_), _) => return Err(refuse(Errno::EINVAL, "the socket is connected")),
             _ => {}
         }
@@ -81,7 +105,8 @@ impl Sessions {
             .ok_or_else(|| refuse(Errno::ENOBUFS, "the program has all listeners that it may (limits.listeners)"))?;
         let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
         let workers = self.house.workers.len() as u32;
-        let blocks = FifoBlocks::take(&program.memory, backlog * workers * RECORD).ok_or_else(no_memory)?;
+        // Room for the longest backlog: it may become longer. What is not touched costs nothing.
+        let blocks = FifoBlocks::take(&program.memory, MAX_BACKLOG * workers * RECORD).ok_or_else(no_memory)?;
         // A socket that was never bound listens on any address and a free port, as on Linux.
         let (bind, any) = (session.bind, Endpoint::new(session.any(), 0));
         let bind = match bind {
@@ -108,12 +133,29 @@ impl Sessions {
         };
         self.yard.listen(token, program.memory.clone(), sizes);
         let end = Producer::new(blocks.mem.clone());
-        let listening = Listening { listener, end, blocks, _permit: permit, waiting: Vec::new() };
+        let mut listening = Listening { listener, end, blocks, _permit: permit, backlog, waiting: Vec::new() };
+        listening.limit_to(backlog * workers);
         session.what = What::Listener(Box::new(listening));
         session.local = stack.listener_local(listener).map(|local| session.shown(local));
         session.set_state(state::LISTENING | state::BOUND);
         self.branch_out(stack, handle, spec, sizes);
+        self.tune(stack, handle, None);
         self.describe(stack, handle)
+    }
+
+    /// Tells the stack, and the other workers, of the backlog and of TCP_DEFER_ACCEPT.
+    pub(super) fn tune(&mut self, stack: &mut HostStack, handle: Handle<Session>, backlog: Option<u32>) {
+        let workers = self.house.workers.len() as u32;
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let What::Listener(listening) = &mut session.what else { return };
+        if let Some(backlog) = backlog {
+            listening.backlog = backlog;
+            listening.limit_to(backlog * workers);
+        }
+        let defer = timeouts(session.options.defer_accept);
+        stack.tune_listener(listening.listener, listening.backlog, defer);
+        let (home, backlog) = (session.id, listening.backlog);
+        self.tune_branches(home, backlog, defer);
     }
 
     /// Takes connections from the stack as long as there is room for their records.
@@ -242,6 +284,8 @@ impl Sessions {
     pub(super) fn stop_listening(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         let Some(session) = self.table.get_mut(handle) else { return };
         session.clear_state(state::LISTENING);
+        // As on Linux the socket is as it was before it listened.
+        session.head.flags.fetch_and(!(flags::SHUT_READ | flags::SHUT_WRITE), Ordering::AcqRel);
         let (id, program) = (session.id, Arc::clone(&session.program));
         if let What::Listener(listening) = std::mem::replace(&mut session.what, What::Fresh) {
             self.end_listening(stack, (handle, id), &program, listening);

@@ -249,7 +249,8 @@ impl Sessions {
                     stack.udp_set_hops(socket, options.tos, options.ttl)?;
                 }
             }
-            What::Fresh | What::Listener(_) => {}
+            What::Listener(_) => self.tune(stack, handle, None),
+            What::Fresh => {}
         }
         Ok(())
     }

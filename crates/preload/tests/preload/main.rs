@@ -75,6 +75,11 @@ fn threads_of_one_process() {
 }
 
 #[test]
+fn listeners_that_wait_change_and_end() {
+    over_a_host("listeners");
+}
+
+#[test]
 fn streams_of_the_c_library() {
     over_a_host("streams");
 }

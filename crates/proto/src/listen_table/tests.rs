@@ -10,6 +10,7 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
         given: 0,
         both,
         backlog: 1,
+        defer: 0,
         token: 0,
         options: ConnOptions::default(),
         half: 0,

@@ -36,7 +36,7 @@ pub(crate) struct Half {
     pub mss: u16,
     /// The shift of the peer's windows.
     pub snd_scale: u8,
-    /// [`SCALING`], [`STAMPS`], [`SACKS`].
+    /// [`SCALING`], [`STAMPS`], [`SACKS`], [`ACKED`].
     pub agreed: u8,
     /// When the first SYN-ACK was planned.
     pub since: Instant,
@@ -47,6 +47,8 @@ pub(crate) struct Half {
 pub(crate) const SCALING: u8 = 1;
 pub(crate) const STAMPS: u8 = 2;
 pub(crate) const SACKS: u8 = 4;
+/// Not agreed on, but kept here: the ACK has come, and the listener waits for data.
+pub(crate) const ACKED: u8 = 8;
 
 impl Half {
     /// What both sides agreed on.
@@ -203,6 +205,15 @@ impl<E: Env> Tcp<E> {
             }
             return Err(Drop::TcpBadAck);
         }
+        let defer = self.listeners.get(half.listener).map_or(0, |listener| listener.defer);
+        if half.tries < defer && len == 0 && !seg.flags.fin() {
+            if let Some(half) = self.half.by_index_mut(index) {
+                half.agreed |= ACKED;
+            }
+            return Err(Drop::TcpDeferred);
+        }
+        // An answer that was waited for by us measures nothing.
+        let is_prompt = half.tries == 0 && half.agreed & ACKED == 0;
         let seeds = Seeds {
             key: *key,
             listener: half.listener,
@@ -210,8 +221,8 @@ impl<E: Env> Tcp<E> {
             iss: half.iss,
             agreed: half.agreed(cx.config),
             ts_recent: half.ts_recent,
-            round_trip: (half.tries == 0).then(|| now.since(half.since)),
-            tries: half.tries,
+            round_trip: is_prompt.then(|| now.since(half.since)),
+            tries: if half.agreed & ACKED != 0 { 0 } else { half.tries },
             half: Some(index),
         };
         let open = self.make_open(now, cx, &seeds, seg)?;
@@ -239,15 +250,23 @@ impl<E: Env> Tcp<E> {
     /// No answer to a SYN-ACK: again, or enough (RFC 9293 3.8.3, MUST-23).
     pub(super) fn on_half_timeout(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
         let Some(half) = self.half.by_index_mut(index) else { return };
-        if half.tries >= cx.config.tcp.syn_ack_retries || self.listeners.get(half.listener).is_none() {
+        let defer = self.listeners.get(half.listener).map(|listener| listener.defer);
+        // A peer that has acknowledged our SYN is given the time that the listener waits for data.
+        let waits = half.agreed & ACKED != 0 && defer.is_some_and(|defer| half.tries < defer);
+        if half.tries >= cx.config.tcp.syn_ack_retries && !waits || defer.is_none() {
             cx.counters.tcp.half_open_timeouts += 1;
             self.forget_half(index);
             return;
         }
+        // As Linux does, the SYN-ACK is only said again at the end of that time: whatever comes then completes the handshake.
+        let is_silent = waits && half.tries.saturating_add(1) < defer.unwrap_or(0);
         half.tries += 1;
         let wait = cx.config.tcp.rto_initial.times(1 << half.tries.min(16)).min(cx.config.tcp.rto_max);
-        cx.counters.tcp.syn_acks_repeated += 1;
         self.half_wheel.arm(index, now + wait);
+        if is_silent {
+            return;
+        }
+        cx.counters.tcp.syn_acks_repeated += 1;
         if let Some(half) = self.half.by_index(index) {
             self.answer_half(now, cx, half);
         }

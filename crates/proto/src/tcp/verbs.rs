@@ -65,6 +65,7 @@ impl<E: Env> Tcp<E> {
             next: None,
             both: addr == Addr::ANY_V6 && !spec.v6_only,
             backlog: spec.backlog.max(1),
+            defer: 0,
             token: spec.token,
             options: spec.options,
             half: 0,

@@ -336,6 +336,47 @@ fn with_cookies_off_a_full_backlog_drops_and_a_full_accept_queue_always_does() {
 }
 
 #[test]
+fn a_listener_that_waits_for_data_is_told_when_there_is_some() {
+    let mut b = Bench::new(plain());
+    let listener = b.listen(2);
+    b.net.stack.tune_listener(listener, 2, 3);
+    for port in [2, 1] {
+        syn_from(&mut b, port, TcpOptions::NONE);
+        let answer = b.one();
+        let ack = Segment { src_port: port, ack: answer.seg.seq + 1, ..b.segment(ACK, 1, 0, 100) };
+        assert_eq!(b.put(ack, &[]), Some(Drop::TcpDeferred));
+        assert_eq!(b.net.stack.accept(listener), None);
+        b.silent();
+        assert_eq!(b.put(ack, if port == 1 { b"GET" } else { b"" }), (port == 2).then_some(Drop::TcpDeferred));
+        b.out();
+    }
+    let conn = b.net.stack.accept(listener).expect("data has come");
+    assert_eq!(b.net.stack.recv(conn).unwrap(), b"GET");
+    // The other says nothing. Our SYN is said again only when the time is over, 1 + 2 + 4 seconds after the first, and whatever comes then is enough.
+    let again = b.pass(secs(8));
+    let [(when, syn_ack)] = &again[..] else { panic!("{again:?}") };
+    assert!((secs(7)..secs(8)).contains(when), "{when:?}");
+    assert_eq!(syn_ack.flags(), SYN | ACK);
+    let ack = Segment { src_port: 2, ack: syn_ack.seg.seq + 1, ..b.segment(ACK, 1, 0, 100) };
+    assert_eq!(b.put(ack, &[]), None);
+    assert!(b.net.stack.accept(listener).is_some());
+}
+
+#[test]
+fn a_peer_that_never_speaks_is_given_up_with_the_others() {
+    let mut b = Bench::new(plain());
+    let listener = b.listen(2);
+    b.net.stack.tune_listener(listener, 2, 1);
+    syn_from(&mut b, 1, TcpOptions::NONE);
+    let answer = b.one();
+    let ack = Segment { src_port: 1, ack: answer.seg.seq + 1, ..b.segment(ACK, 1, 0, 100) };
+    assert_eq!(b.put(ack, &[]), Some(Drop::TcpDeferred));
+    b.pass(secs(200));
+    assert_eq!(b.counters().half_open_timeouts, 1);
+    assert_eq!(b.net.stack.accept(listener), None);
+}
+
+#[test]
 fn the_last_ack_waits_while_the_accept_queue_is_full() {
     let mut b = Bench::new(plain());
     let listener = b.listen(2);
