@@ -3,7 +3,6 @@
 mod world;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 /// What the compiler may call wherever code is compiled, and what the header asks of the program.
@@ -13,10 +12,10 @@ const ALLOWED: &[&str] =
 #[test]
 fn the_bare_library_needs_nothing_but_memcpy_and_what_the_program_gives_it() {
     let library = world::bare_library();
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-alone-{}.o", std::process::id()));
+    let object = world::Made::new("capi-object");
     // Linked into one object that keeps all functions of the interface, so that what the parts of the library give each other is not told.
     let mut linker = Command::new("ld");
-    linker.args(["-r", "--gc-sections", "--gc-keep-exported", "-o"]).arg(&object);
+    linker.args(["-r", "--gc-sections", "--gc-keep-exported", "-o"]).arg(&*object);
     let names = world::interface();
     assert!(names.len() > 30 && names.iter().all(|name| !name.starts_with("cw_host_")), "{names:?}");
     for name in &names {
@@ -24,10 +23,9 @@ fn the_bare_library_needs_nothing_but_memcpy_and_what_the_program_gives_it() {
     }
     let output = linker.arg(&library).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = Command::new("nm").arg("-u").arg(&object).output().unwrap();
+    let output = Command::new("nm").arg("-u").arg(&*object).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let needed: BTreeSet<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    let _ = std::fs::remove_file(&object);
     let more: Vec<_> = needed.iter().filter(|name| !ALLOWED.contains(name)).collect();
     assert!(needed.contains("memcpy") && more.is_empty(), "it needs {more:?} besides");
 }
@@ -35,6 +33,6 @@ fn the_bare_library_needs_nothing_but_memcpy_and_what_the_program_gives_it() {
 #[test]
 fn a_program_without_a_c_library_runs_two_stacks_over_the_bare_library() {
     let program = world::build_alone("alone.c");
-    let output = Command::new(&program).output().unwrap();
+    let output = Command::new(&*program).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "it ends with the number of the line that went wrong");
 }

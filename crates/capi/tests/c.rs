@@ -66,7 +66,7 @@ fn the_echo_server_says_what_is_wrong_with_a_port_and_with_an_address() {
         (&["nothing:x", "10.0.0.2/24"][..], "nothing:x"),
         (&["loop", "10.0.0.2/33"][..], "an argument is none that is known"),
     ] {
-        let output = std::process::Command::new(&echo).args(args).output().unwrap();
+        let output = std::process::Command::new(&*echo).args(args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(sentence), "{args:?}: {said}");
     }

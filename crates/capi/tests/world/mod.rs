@@ -43,12 +43,37 @@ pub(crate) fn compiler(source: &Path, program: &Path) -> Command {
     gcc
 }
 
+/// A file that was made for one test, and goes with it.
+pub(crate) struct Made(PathBuf);
+
+impl Made {
+    /// One that no other test has.
+    pub(crate) fn new(name: &str) -> Made {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Made(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+}
+
+impl std::ops::Deref for Made {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // It may not have come to be.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// A program out of `examples`, linked with the library.
-pub(crate) fn build(example: &str) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+pub(crate) fn build(example: &str) -> Made {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{}-{number}", std::process::id()));
+    let program = Made::new("capi");
     let mut gcc = compiler(&source, &program);
     gcc.arg(library()).args(["-lpthread", "-ldl", "-lm"]);
     let output = gcc.output().expect("gcc cannot be started; `make setup` installs it");
@@ -84,9 +109,9 @@ pub(crate) fn interface() -> Vec<String> {
 }
 
 /// A program out of `examples` that has no C library.
-pub(crate) fn build_alone(example: &str) -> PathBuf {
+pub(crate) fn build_alone(example: &str) -> Made {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-alone-{}", std::process::id()));
+    let program = Made::new("capi-alone");
     let mut gcc = compiler(&source, &program);
     gcc.args(["-ffreestanding", "-nostdlib", "-static", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"]);
     let output = gcc.arg(bare_library()).output().expect("gcc cannot be started; `make setup` installs it");

@@ -8,7 +8,7 @@ use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
 use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Phase, Stack, State, Table, TcpInfo};
-use clearway_wire::{Addr, Cidr};
+use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
 use crate::ast::{Arg, Micros, Script, What};
@@ -104,6 +104,22 @@ impl Core {
             reply: None,
             heeded: commands,
         }
+    }
+
+    /// The peer of a connection.
+    pub fn remote(&self, fd: Fd) -> Option<Endpoint> {
+        self.stack.remote(self.sockets.conn(fd)?)
+    }
+
+    /// Bytes of a connection that wait to be read, and bytes that were written and not acknowledged.
+    pub fn queued(&self, fd: Fd) -> Option<(u32, u32)> {
+        let conn = self.sockets.conn(fd)?;
+        Some((self.stack.unread(conn), self.stack.queued(conn)))
+    }
+
+    /// Forgets the call in progress: nobody waits for its reply any more.
+    pub fn abandon(&mut self) {
+        (self.pending, self.reply) = (None, None);
     }
 
     fn micros(&self) -> Micros {

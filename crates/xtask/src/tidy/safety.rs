@@ -12,6 +12,7 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("crates/dpdk/", "calls into DPDK"),
     ("crates/preload/", "stands in for functions of libc"),
     ("crates/capi/", "is called from C"),
+    ("crates/packetdrill/", "is called from packetdrill, which is C"),
     ("crates/cost/src/counting_alloc.rs", "an allocator that counts, to show that nothing is allocated"),
 ];
 
