@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_alarm.h>
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -290,6 +292,25 @@ int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct 
 	return 0;
 }
 
+static void note_passed(void *passed)
+{
+	sem_post(passed);
+}
+
+/* A driver whose peer has just gone tidies up in DPDK's own thread: in a handler that stays registered when it is at work while the device is
+ * stopped, and in a deferred call that is not taken back. Both would use the device after it is closed. They are due within microseconds; a call
+ * of ours that is due later comes after them. */
+static void await_deferred(void)
+{
+	sem_t passed;
+
+	sem_init(&passed, 0, 0);
+	if (rte_eal_alarm_set(2000, note_passed, &passed) == 0)
+		while (sem_wait(&passed) < 0 && errno == EINTR)
+			;
+	sem_destroy(&passed);
+}
+
 void cw_close(uint16_t port, void **pools, uint16_t count)
 {
 	struct rte_eth_dev_info info;
@@ -297,7 +318,9 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 
 	if (rte_eth_dev_info_get(port, &info) == 0)
 		device = (struct rte_device *)(uintptr_t)info.device;
+	await_deferred();
 	(void)rte_eth_dev_stop(port);
+	await_deferred();
 	(void)rte_eth_dev_close(port);
 	if (device != NULL)
 		(void)rte_dev_remove(device);
