@@ -303,3 +303,6 @@ pub unsafe extern "C" fn cw_host_counters_get(host: *mut cw_host, counters: *mut
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests;

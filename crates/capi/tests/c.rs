@@ -4,9 +4,11 @@ mod world;
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use world::{Tap, build, have, valgrind};
+use world::{Tap, build, build_shared, have, shared_library, valgrind};
 
 /// A bound against hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,6 +20,28 @@ fn two_stacks_coupled_in_memory_bring_every_byte_both_ways_over_a_bad_wire() {
     assert!(said.contains("side 0: sent 1048576 received 1048576"), "{said}");
     assert!(said.contains("side 1: sent 1048576 received 1048576"), "{said}");
     assert!(said.contains("frames held at the end: 0"), "{said}");
+}
+
+#[test]
+fn the_shared_library_does_the_same_and_exports_the_interface_and_nothing_else() {
+    let pair = build_shared("pair.c");
+    let output = Command::new(&*pair).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("frames held at the end: 0"), "{said}");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let exported: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    let strange: Vec<_> = exported.iter().filter(|name| !name.starts_with("cw_")).collect();
+    assert!(exported.len() > 60 && strange.is_empty(), "{strange:?}");
+}
+
+#[test]
+fn the_header_is_good_for_c_plus_plus_too() {
+    let mut compiler = Command::new("g++");
+    compiler.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", "c++"]);
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("clearway.h");
+    let output = compiler.arg(header).output().expect("g++ cannot be started; `make setup` installs it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -66,7 +90,7 @@ fn the_echo_server_says_what_is_wrong_with_a_port_and_with_an_address() {
         (&["nothing:x", "10.0.0.2/24"][..], "nothing:x"),
         (&["loop", "10.0.0.2/33"][..], "an argument is none that is known"),
     ] {
-        let output = std::process::Command::new(&*echo).args(args).output().unwrap();
+        let output = Command::new(&*echo).args(args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(sentence), "{args:?}: {said}");
     }

@@ -34,6 +34,11 @@ fn library() -> PathBuf {
     path.clone()
 }
 
+/// The shared one beside it.
+pub(crate) fn shared_library() -> PathBuf {
+    library().with_extension("so")
+}
+
 /// The compiler, as strict as it can be.
 pub(crate) fn compiler(source: &Path, program: &Path) -> Command {
     let mut gcc = Command::new("gcc");
@@ -77,6 +82,18 @@ pub(crate) fn build(example: &str) -> Made {
     let mut gcc = compiler(&source, &program);
     gcc.arg(library()).args(["-lpthread", "-ldl", "-lm"]);
     let output = gcc.output().expect("gcc cannot be started; `make setup` installs it");
+    assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// The same, linked with the shared library, which it then finds by itself.
+pub(crate) fn build_shared(example: &str) -> Made {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
+    let (program, folder) = (Made::new("capi-shared"), library());
+    let folder = folder.parent().unwrap_or(Path::new("."));
+    let mut gcc = compiler(&source, &program);
+    gcc.arg("-L").arg(folder).arg("-Wl,-Bdynamic").arg("-l:libclearway.so");
+    let output = gcc.arg(format!("-Wl,-rpath,{}", folder.display())).output().unwrap();
     assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
     program
 }
