@@ -207,6 +207,12 @@ impl<E: Env> Stack<E> {
         tcp.abort(&mut cx, conn)
     }
 
+    /// A reset goes out, and the connection fails with [`Failure::Unreachable`]: for one whose way is about to go. Its owner keeps the handle until it closes.
+    pub fn break_off(&mut self, conn: ConnId) {
+        let (tcp, mut cx) = self.split();
+        tcp.break_off(&mut cx, conn)
+    }
+
     /// Why the connection failed, if it did.
     pub fn failure(&self, conn: ConnId) -> Option<Failure> {
         self.tcp.failure(conn)

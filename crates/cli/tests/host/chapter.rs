@@ -31,6 +31,21 @@ fn the_chapter_works_one_command_at_a_time() {
     host.stop();
 }
 
+#[test]
+fn connections_end_when_their_interface_moves_to_another_table() {
+    for line in ["set interface ip table loop1 0", "delete loopback interface intfc loop0"] {
+        let host = Host::new();
+        let mut server = host.iperf_server(&[]);
+        let mut client = host.spawn(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", "600", "-i", "0.1", "--forceflush"]);
+        client.await_text("bits/sec");
+        host.ctl(line);
+        assert!(client.ends(), "{line}: the client waits: {}", client.text());
+        assert!(server.ends(), "{line}: the server waits: {}", server.text());
+        host.await_empty();
+        host.stop();
+    }
+}
+
 /// Takes an address of its namespace.
 const EARLY: &str = "
 import socket

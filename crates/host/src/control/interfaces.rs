@@ -5,7 +5,7 @@ use clearway_dev::{FaultSpec, FramePool};
 use clearway_engine::PortOptions;
 use clearway_pkt::Iface;
 use clearway_ports::Port;
-use clearway_proto::AddError;
+use clearway_proto::{AddError, ConnSummary};
 use clearway_wire::{Cidr, Mac};
 use serde_json::json;
 
@@ -15,6 +15,9 @@ use crate::worker::Worker;
 
 /// The MTU of a loopback interface that says none: the longest IP packet.
 const LOOPBACK_MTU: u32 = 65_535;
+
+/// Turns that workers make between the last packet over an interface and its end.
+const TURNS: u32 = 3;
 
 /// Makes a port on a worker's thread.
 pub(super) type MakePort = Box<dyn FnOnce(&FramePool) -> Result<Port, CommandError> + Send>;
@@ -118,6 +121,7 @@ impl Control {
 
     pub(super) fn delete_interface(&self, state: &mut State, name: &str) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
+        self.break_off(iface)?;
         let removed = self.house.ask_all(move |worker| {
             let stack = worker.stack();
             let addresses: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
@@ -171,6 +175,9 @@ impl Control {
         let (iface, table) = (self.iface(name)?, state.tables.find(number)?);
         let before =
             self.house.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table))?;
+        if before.is_some_and(|before| before != table) {
+            self.break_off(iface)?;
+        }
         let done = self.house.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
         let undo = move |worker: &mut Worker| {
             let _ = before.map(|before| worker.stack().set_interface_table(iface, before));
@@ -178,6 +185,22 @@ impl Control {
         self.all_or_none(format!("{name} into table {number}"), done, undo)?;
         self.changed();
         Ok(Output::done())
+    }
+
+    /// Ends the connections that use addresses of an interface which is about to go elsewhere: what comes for them would find nobody, and both sides would wait
+    /// for an answer until they give up.
+    fn break_off(&self, iface: Iface) -> Result<(), CommandError> {
+        self.house.ask_all(move |worker| {
+            let stack = worker.stack();
+            let table = stack.interfaces().find(|i| i.iface == iface).map(|i| i.table);
+            let ours: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+            let uses = |c: &ConnSummary| Some(c.table) == table && ours.contains(&c.local.addr);
+            let ended: Vec<_> = stack.connections().filter(uses).map(|c| c.conn).collect();
+            ended.into_iter().for_each(|conn| stack.break_off(conn));
+        })?;
+        // Resets leave at the end of a turn and, on a loopback, arrive in the next one, over the interface as it is. A worker makes a turn before it answers again.
+        (0..TURNS).try_for_each(|_| self.house.ask_all(|_| ()).map(drop))?;
+        Ok(())
     }
 
     pub(super) fn set_mtu(&self, name: &str, kind: MtuKind, mtu: u32) -> Result<Output, CommandError> {

@@ -5,8 +5,10 @@ use clearway_base::{Duration, Instant};
 
 use super::conn::{Conn, Marks};
 use super::state::{Cause, State};
-use super::{Cx, Pools};
-use crate::error::Failure;
+use super::{Cx, Pools, Tcp};
+use crate::error::{Failure, Unreachable};
+use crate::event::ConnEvents;
+use crate::stack::ConnId;
 use crate::store::Env;
 
 /// Retransmissions for a connection without owner before it is given up: nobody waits for it.
@@ -47,6 +49,17 @@ pub(crate) fn on_time<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, c
     }
     if c.times.life <= now && c.state != State::Closed {
         on_life(now, c, cx);
+    }
+}
+
+impl<E: Env> Tcp<E> {
+    /// The connection is over because its way is: the peer gets a reset, and the owner learns that the network is out of reach.
+    pub(crate) fn break_off(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        let Some(c) = self.owned_mut(id).filter(|c| c.state != State::Closed) else { return };
+        c.failure.get_or_insert(Failure::Unreachable(Unreachable::Network));
+        c.tell(ConnEvents::FAILED);
+        c.reset();
+        self.settle(self.now, cx.config, cx.counters, id.index());
     }
 }
 

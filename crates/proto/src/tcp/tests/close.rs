@@ -141,6 +141,24 @@ fn abort_resets_at_once() {
 }
 
 #[test]
+fn a_connection_whose_way_goes_is_reset_and_its_owner_told() {
+    let mut b = established();
+    let id = b.id();
+    b.send(b"never mind");
+    b.net.stack.break_off(id);
+    assert_eq!(b.one().flags(), RST | ACK);
+    b.silent();
+    let failure = Failure::Unreachable(crate::Unreachable::Network);
+    assert_eq!(b.net.stack.failure(id), Some(failure));
+    assert_eq!(b.net.stack.send(id, b"x"), Err(SendError::Failed(failure)));
+    // Twice is as good as once, and the handle lives until it is closed.
+    b.net.stack.break_off(id);
+    b.silent();
+    b.net.stack.close(id);
+    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
+}
+
+#[test]
 fn closing_in_syn_sent_just_ends() {
     let mut b = Bench::new(plain());
     let id = b.connect(ConnOptions::default());
