@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use clearway_base::{Duration, Instant, Wheel};
+use clearway_hint as hint;
 
 use crate::framing::{AnswerReader, Reading};
 use crate::net::{Net, OpenError, Token};
@@ -90,8 +91,9 @@ struct Slot {
     freed: u32,
     /// Bytes of requests that have not been handed over.
     unsent: u64,
-    /// When the next answer is overdue.
+    /// When the next answer is overdue, and when the wheel looks at the slot: a wheel that looks early enough is left alone.
     deadline: Instant,
+    looked_at: Instant,
     reading: Reading,
 }
 
@@ -149,6 +151,7 @@ impl<I: Copy + Eq> Client<I> {
                 freed: 0,
                 unsent: 0,
                 deadline: Instant::NEVER,
+                looked_at: Instant::NEVER,
                 reading: Reading::default(),
             })
             .collect();
@@ -195,6 +198,14 @@ impl<I: Copy + Eq> Client<I> {
     #[inline]
     pub fn owns(&self, token: Token, id: I) -> bool {
         self.conns.get(token.conn as usize).is_some_and(|conn| conn.id == Some(id))
+    }
+
+    /// Something of this connection's will be told soon: what it takes to hear it is brought nearer to the processor.
+    #[inline]
+    pub fn prefetch(&self, token: Token) {
+        hint::prefetch_slice_at(&self.slots, token.slot as usize);
+        hint::prefetch_slice_at(&self.conns, token.conn as usize);
+        hint::prefetch_slice_at(&self.times, token.slot as usize * self.plan.depth as usize);
     }
 
     /// How long the owner's turns with work took so far, on a clock that only the differences of count.

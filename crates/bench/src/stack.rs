@@ -169,7 +169,25 @@ pub struct ClientApp {
     server: Endpoint,
     way: Way,
     now: Instant,
+    /// Told and not yet looked at; empty between two turns.
+    events: Vec<Event>,
     had_work: bool,
+}
+
+/// Events that are taken together, so that what the later ones need is on its way while the earlier ones are looked at.
+const TOGETHER: usize = 16;
+
+/// Takes some events; false when there was none.
+#[inline]
+fn take_events<E: Env>(events: &mut Vec<Event>, stack: &mut Stack<E>, prefetch: impl Fn(Token)) -> bool {
+    while events.len() < TOGETHER {
+        let Some(event) = stack.next_event() else { break };
+        if let Event::Conn { token, .. } = event {
+            prefetch(Token::from_bits(token));
+        }
+        events.push(event);
+    }
+    !events.is_empty()
 }
 
 macro_rules! each {
@@ -194,7 +212,7 @@ impl ClientApp {
             Protocol::Tcp => Kind::Tcp(Client::new(plan, sources, start, now)),
             Protocol::Udp => Kind::Udp(Client::new(plan, sources, start, now)),
         };
-        ClientApp { kind, server, way: Way::Unknown, now, had_work: false }
+        ClientApp { kind, server, way: Way::Unknown, now, events: Vec::with_capacity(TOGETHER), had_work: false }
     }
 }
 
@@ -305,9 +323,11 @@ impl<E: Env> App<E> for ClientApp {
         match &mut self.kind {
             Kind::Tcp(client) => {
                 let mut net = TcpNet { stack, server };
-                while let Some(event) = net.stack.next_event() {
-                    if let Event::Conn { conn, token, what } = event {
-                        on_tcp_event(client, &mut net, now, conn, Token::from_bits(token), what);
+                while take_events(&mut self.events, net.stack, |token| client.prefetch(token)) {
+                    for event in self.events.drain(..) {
+                        if let Event::Conn { conn, token, what } = event {
+                            on_tcp_event(client, &mut net, now, conn, Token::from_bits(token), what);
+                        }
                     }
                 }
                 client.pump(&mut net, now);

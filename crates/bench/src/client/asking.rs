@@ -97,7 +97,10 @@ impl<I: Copy + Eq> Client<I> {
             self.times[slot as usize * depth as usize + place as usize] = due;
             if s.outstanding == 0 {
                 s.deadline = now + self.plan.timeout;
-                self.timers.arm_if_earlier(slot, s.deadline);
+                if s.deadline < s.looked_at {
+                    s.looked_at = s.deadline;
+                    self.timers.arm(slot, s.deadline);
+                }
             }
             s.outstanding += 1;
             self.in_flight += 1;
@@ -261,12 +264,14 @@ impl<I: Copy + Eq> Client<I> {
     }
 
     pub(super) fn on_timer<N: Net<Id = I>>(&mut self, net: &mut N, now: Instant, slot: u32) {
-        let Some(s) = self.slots.get(slot as usize) else { return };
+        let Some(s) = self.slots.get_mut(slot as usize) else { return };
+        s.looked_at = Instant::NEVER;
         if s.outstanding == 0 {
             return;
         }
         if s.deadline > now {
-            self.timers.arm_if_earlier(slot, s.deadline);
+            s.looked_at = s.deadline;
+            self.timers.arm(slot, s.deadline);
             return;
         }
         let token = Token { conn: s.conn, slot };

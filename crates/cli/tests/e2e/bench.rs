@@ -189,6 +189,32 @@ fn server_of_text(world: &World) -> Server {
     server(world, &[&OURS[..], &["-m", answer]].concat())
 }
 
+#[cfg(feature = "dpdk")]
+#[test]
+fn client_and_server_meet_over_shared_memory() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    for (number, args) in [
+        &["-c", "64", "-d", "2"][..],
+        &["-c", "64", "-n", "udp"],
+        &["-c", "32", "--close-after", "1"],
+        &["-c", "5000", "--active", "50", "-r", "10k"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let socket = world.folder.join(format!("memif{number}"));
+        let port = |role| format!("dpdk:net_memif0,role={role},socket={}", socket.display());
+        let server = server(&world, &["--port", &port("server"), "-a", "10.98.0.1/16"]);
+        let client_port = port("client");
+        let over = ["--port", &client_port, "-a", "10.98.1.1-10.98.1.9/16"];
+        let summary = checked(&client(&world, &over, &[&["-s", "10.98.0.1", "-t", "0.4"], *args].concat()));
+        all_answered(&summary, &server.summary());
+    }
+}
+
 #[test]
 fn two_cores_share_the_work() {
     if !root() || !crate::world::cores(2) {
