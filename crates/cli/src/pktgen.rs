@@ -103,8 +103,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = figures::seconds)]
     wait: Duration,
 
-    /// Seconds to wait for the last frames of each size
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = figures::seconds)]
+    /// What has not come back when none came for so many seconds is lost
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = figures::seconds)]
     drain: Duration,
 
     /// Print figures as JSON, an object per line
@@ -122,9 +122,6 @@ fn bits(text: &str) -> Result<u64, String> {
 
 /// Rounds of waiting are no longer than this, so that what changes is soon seen.
 const GLANCE: Span = Span::from_millis(20);
-
-/// When nothing more has come for so long, what is missing is lost.
-const QUIET: Span = Span::from_millis(200);
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -294,12 +291,14 @@ impl Watch<'_> {
     fn drain(&mut self, crew: &Crew<Report>, signals: &Signals, index: usize) -> anyhow::Result<Wait> {
         let start = self.clock.read().now;
         let mut newest = (start, 0);
-        self.wait(crew, signals, start + self.args.drain.into(), |reports, now| {
+        let drain: Span = self.args.drain.into();
+        // Each frame is waited for once, so this comes to an end.
+        self.wait(crew, signals, Instant::NEVER, |reports, now| {
             let totals = Totals::of(reports, index);
             if totals.came.frames != newest.1 {
                 newest = (now, totals.came.frames);
             }
-            totals.came.frames >= totals.sent.frames || now.since(newest.0) >= QUIET
+            totals.came.frames >= totals.sent.frames || now.since(newest.0) >= drain
         })
     }
 

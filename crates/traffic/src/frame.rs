@@ -63,7 +63,7 @@ pub struct Trace {
     pub stamp: Stamp,
 }
 
-/// A moment in units of 16 ns, modulo 2^32: lengths of up to 68 s can be told.
+/// A moment in units of 16 ns, modulo 2^32: lengths of up to 34 s can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp(pub u32);
 
@@ -74,10 +74,11 @@ impl Stamp {
         Stamp((now.as_nanos() >> 4) as u32)
     }
 
-    /// How long before `now` that was.
+    /// How long before `now` that was; no time at all when it is later: a frame may come in with a burst that began before it was sent, by another thread.
     #[inline]
     pub fn age(self, now: Instant) -> Duration {
-        Duration::from_nanos(u64::from(Stamp::of(now).0.wrapping_sub(self.0)) << 4)
+        let steps = Stamp::of(now).0.wrapping_sub(self.0);
+        if steps > u32::MAX / 2 { Duration::ZERO } else { Duration::from_nanos(u64::from(steps) << 4) }
     }
 }
 

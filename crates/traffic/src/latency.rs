@@ -4,7 +4,7 @@ use clearway_base::Duration;
 use hdrhistogram::Histogram;
 
 /// The longest time that is told apart, which is also the longest that a stamp can tell.
-const LONGEST_NS: u64 = 1 << 36;
+const LONGEST_NS: u64 = 1 << 35;
 
 /// Times with three significant digits, in memory of fixed size.
 #[derive(Clone, Debug)]

@@ -16,7 +16,9 @@ fn every_frame_comes_back_in_every_mirror_family_and_protocol() {
         let far = reflector(&netns, mirror);
         let mut frames = 0;
         for (words, sizes) in [("", "64,1514"), (" --proto tcp", "64"), (" -6", "72"), (" -6 --proto tcp", "84,1000")] {
-            let words = format!("pktgen --port tap:near --seconds 0.2 --rate 2kpps --flows 3 --sizes {sizes}{words}");
+            let words = format!(
+                "pktgen --port tap:near --drain 5 --wait 30 --seconds 0.2 --rate 2kpps --flows 3 --sizes {sizes}{words}"
+            );
             let ended = start_in(&netns, &words).end();
             ended.summary();
             for row in ended.all("size") {
@@ -44,7 +46,7 @@ fn what_a_bad_link_loses_is_lost_and_what_it_repeats_is_twice() {
     let netns = bridged();
     let far = reflector(&netns, " --fault rx.loss=10%,tx.dup=10%");
     // Without knocking, so that the reflector sees what is counted here and nothing else of ours.
-    let words = "pktgen --port tap:near --wait 0 --seconds 1 --rate 2kpps --size 64";
+    let words = "pktgen --port tap:near --wait 0 --drain 3 --seconds 1 --rate 2kpps --size 64";
     let ended = start_in(&netns, words).end();
     let row = ended.all("size")[0].clone();
     let ended = far.stop(Signal::SIGINT);
@@ -63,7 +65,7 @@ fn two_queues_share_the_flows_and_each_has_a_thread() {
     }
     let netns = bridged();
     let far = reflector(&netns, " --queues 2");
-    let words = "pktgen --port tap:near --queues 2 --flows 32 --seconds 1 --rate 4kpps --size 128";
+    let words = "pktgen --port tap:near --drain 5 --wait 30 --queues 2 --flows 32 --seconds 1 --rate 4kpps --size 128";
     let ended = start_in(&netns, words).end();
     let row = ended.all("size")[0];
     assert_eq!(row["received"], row["sent"], "{row}");
@@ -110,7 +112,8 @@ fn a_signal_ends_a_sweep_with_what_there_is() {
     }
     let netns = bridged();
     let far = reflector(&netns, "");
-    let mut near = start_in(&netns, "pktgen --port tap:near --seconds 1.2 --rate 1kpps --sizes 64,128,256,512");
+    let mut near =
+        start_in(&netns, "pktgen --port tap:near --wait 30 --seconds 1.2 --rate 1kpps --sizes 64,128,256,512");
     near.wait_for("size");
     near.wait_for("second");
     let ended = near.stop(Signal::SIGINT);

@@ -123,6 +123,8 @@ fn stamps_tell_how_long_ago_across_their_wrap() {
     let now = sent + Duration::from_micros(5);
     assert_eq!(Stamp::of(sent).age(now).as_nanos() / 16, 5_000 / 16);
     assert_eq!(Stamp::of(sent).age(sent), Duration::ZERO);
+    // Another thread sent it after this one had looked at its clock.
+    assert_eq!(Stamp::of(now).age(sent), Duration::ZERO);
 }
 
 proptest! {
