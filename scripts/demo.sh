@@ -66,8 +66,12 @@ run() {
     jq -e '.end.sum_received.bits_per_second / 1e9 | select(. > 0)' "$folder/json" || die "nothing arrived: $(cat "$folder/json")"
 }
 
-inside="$clearway run --ns server --secret 1234 --"
-outside="$clearway run --ns client --secret 5678 --"
+# How programs are started in the two namespaces: `prefixes [OPTION of clearway run]`.
+prefixes() {
+    inside="$clearway run --ns server --secret 1234 $* --"
+    outside="$clearway run --ns client --secret 5678 $* --"
+}
+prefixes
 
 # A row: `row NAME SERVER_CORE CLIENT_CORE`.
 row() {
@@ -107,6 +111,11 @@ for mtu in 1500 9000 65535; do
     up "$mtu"
     row "$mtu, $two/$two" "$two" "$two"
     row "$mtu, $one/$two" "$one" "$two"
+    if [ "$mtu" = 65535 ]; then
+        prefixes --cut-through
+        row "cut-through, $two/$two" "$two" "$two"
+        row "cut-through, $one/$two" "$one" "$two"
+    fi
     stop "$host"
 done
 farewell
