@@ -11,7 +11,8 @@ PACKAGES := \
 	build-essential pkg-config ca-certificates curl \
 	iproute2 iputils-ping procps ethtool jq \
 	wrk iperf3 nmap tcpdump tshark valgrind python3 \
-	libdpdk-dev dpdk-dev
+	libdpdk-dev dpdk-dev \
+	qemu-system-x86 busybox-static
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test demo demo-http

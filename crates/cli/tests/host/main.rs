@@ -8,6 +8,8 @@ mod ethernet;
 mod iperf;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/preload.rs"]
+mod preload;
 mod programs;
 mod trust;
 mod world;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::netns::Netns;
+use crate::preload;
 
 /// The address of the namespace `server`; that of the namespace `client` is 172.16.2.1.
 pub(crate) const SERVER: &str = "172.16.1.1";
@@ -63,19 +63,6 @@ pub(crate) const IN_CLIENT: Namespace = Namespace { id: "client", secret: "5678"
 pub(crate) struct Host {
     pub(crate) folder: PathBuf,
     child: Child,
-}
-
-/// Builds the preloaded library once, for `cargo test` does not when only this package is tested.
-fn build_preload() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "clearway-preload"]);
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "building libclearway_preload.so failed");
-    });
 }
 
 /// A folder that no other test has.
@@ -172,7 +159,7 @@ impl Host {
 
     /// A program in a namespace, not started yet.
     pub(crate) fn command(&self, namespace: Namespace, program: &str, args: &[&str]) -> Command {
-        build_preload();
+        preload::build();
         let mut command = self.clearway("run");
         command.args(["--ns", namespace.id, "--secret", namespace.secret, "--", program]).args(args);
         command.stdin(Stdio::null());

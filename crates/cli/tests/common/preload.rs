@@ -1,0 +1,17 @@
+//! The library that `clearway run` puts into programs.
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Builds it once, for `cargo test` does not when only this package is tested.
+pub(crate) fn build() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "clearway-preload"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "building libclearway_preload.so failed");
+    });
+}
