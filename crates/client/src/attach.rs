@@ -1,12 +1,12 @@
 //! Entering the host, and what a process has from then on.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clearway_shm::door::{self, Hello, Reply, Request, Token, Welcome};
+use clearway_shm::door::{self, Heirloom, Hello, Reply, Request, Token, Welcome};
 use clearway_shm::layout::Message;
 use clearway_shm::socket::{self, DoorError};
 use clearway_shm::{HouseView, LaneView, RingConsumer, RingProducer, Segment, ShmError};
@@ -16,6 +16,9 @@ use crate::{AppConfig, Errno};
 
 /// A host that does not answer for so long counts as gone.
 const REPLY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Processes that take the same lifeline's heirloom at once; with more, some may find none.
+const HEIRS: usize = 64;
 
 /// Descriptors beside the welcome, without the workers' bells: lane, house page, the process's bell.
 const FIXED_DESCRIPTORS: usize = 3;
@@ -163,14 +166,37 @@ impl Door {
     }
 }
 
-/// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and the host knows it.
-pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
+/// Finds the host at `path`.
+fn knock(path: &Path) -> Result<Door, AttachError> {
     let no_host = |error: std::io::Error| AttachError::NoHost { path: path.into(), error: error.into() };
     let socket = Internal::new(socket::connect(path).map_err(no_host)?);
     let timeout = rustix::net::sockopt::Timeout::Recv;
     let set = rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE));
     set.map_err(|errno| no_host(errno.into()))?;
-    let door = Door { socket };
+    Ok(Door { socket })
+}
+
+/// Asks for what belongs to whoever holds a lifeline. None: it is none of this host's.
+pub(crate) fn heirloom(door: &Door, lifeline: BorrowedFd<'_>) -> Option<Heirloom> {
+    let cookie = socket::cookie(lifeline).ok()?;
+    for _ in 0..HEIRS {
+        let (Reply::Done, _) = door.ask(&Request::Inherit { cookie }, 0).ok()? else { return None };
+        // Another process that holds it too may have been quicker.
+        if let Some(heirloom) = socket::take_heirloom(lifeline) {
+            return Some(heirloom);
+        }
+    }
+    None
+}
+
+/// What the holder of a lifeline gets before it is let in.
+pub(crate) fn heirloom_at(path: &Path, lifeline: BorrowedFd<'_>) -> Result<Option<Heirloom>, AttachError> {
+    Ok(heirloom(&knock(path)?, lifeline))
+}
+
+/// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and the host knows it.
+pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
+    let door = knock(path)?;
     let hello = Request::Hello(Hello {
         version: door::VERSION,
         namespace: config.namespace.clone(),

@@ -1,7 +1,7 @@
 //! One process of a program: its attachment to the host, and what it asks there.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,16 +47,48 @@ pub(crate) struct Entrance {
 impl Client {
     /// Enters the host.
     pub fn attach(config: AppConfig) -> Result<Arc<Client>, AttachError> {
-        let client = Arc::new(Client {
+        let client = Client::new(config);
+        client.enter()?;
+        Ok(client)
+    }
+
+    fn new(config: AppConfig) -> Arc<Client> {
+        Arc::new(Client {
             spin: Spin::new(config.spin_us),
             config,
             shared: Box::leak(Box::new(Shared { hub: Hub::new(), door: Mutex::default() })),
             current: ArcSwapOption::empty(),
             forks: AtomicU32::new(0),
             looked: AtomicU64::new(0),
-        });
+        })
+    }
+
+    /// Enters the host as a part of the program that a lifeline belongs to which this process came by otherwise than by [`Client::open`]: by `exec`. None: it is no
+    /// lifeline of this host's.
+    pub fn attach_as_heir(config: AppConfig, lifeline: BorrowedFd<'_>) -> Result<Option<Arc<Client>>, AttachError> {
+        if !clearway_shm::socket::may_be_lifeline(lifeline) {
+            return Ok(None);
+        }
+        let Some(heirloom) = attach::heirloom_at(&config.door(), lifeline)? else { return Ok(None) };
+        let client = Client::new(config);
+        client.entrance().token = Some(heirloom.token);
         client.enter()?;
-        Ok(client)
+        Ok(Some(client))
+    }
+
+    /// The socket of a lifeline that this process came by otherwise than by [`Client::open`]. None: it is none of this program's.
+    pub fn inherit_lifeline(self: &Arc<Client>, lifeline: BorrowedFd<'_>) -> Option<Arc<Socket>> {
+        if !clearway_shm::socket::may_be_lifeline(lifeline) {
+            return None;
+        }
+        let attachment = self.enter().ok()?;
+        let heirloom = {
+            let entrance = self.entrance();
+            attach::heirloom(entrance.door.as_ref()?, lifeline)?
+        };
+        let request = Request::Subscribe { session: heirloom.session };
+        let (session, _) = self.ask_session(&attachment, &request).ok()?;
+        self.adopt(&attachment, &session, session.options).ok()
     }
 
     /// How the program was configured.

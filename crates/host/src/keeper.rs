@@ -8,7 +8,7 @@ mod questions;
 
 pub use attach::KeeperCounts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,7 +52,9 @@ struct Member {
 
 /// The host's end of a session's lifeline.
 struct Lifeline {
-    _fd: OwnedFd,
+    fd: OwnedFd,
+    /// The kernel's name for the program's end.
+    cookie: u64,
     program: Arc<Program>,
     worker: usize,
     /// 0 until the worker has made it.
@@ -91,6 +93,8 @@ pub(crate) struct Keeper {
     is_open: bool,
     processes: Slab<Process>,
     lifelines: Slab<Lifeline>,
+    /// Lifelines by their cookies.
+    cookies: HashMap<u64, Handle<Lifeline>>,
     programs: BTreeMap<u32, Entry>,
     next_program: u32,
     next_process: u32,
@@ -143,6 +147,7 @@ impl Keeper {
             is_open: setup.open,
             processes: Slab::new(setup.processes),
             lifelines: Slab::new(sessions.min(LIFELINES)),
+            cookies: HashMap::new(),
             programs: BTreeMap::new(),
             next_program: 1,
             next_process: 1,
@@ -231,20 +236,24 @@ impl Keeper {
         worker: usize,
         session: u64,
     ) -> Result<(OwnedFd, Arc<AtomicU64>), Errno> {
-        let (ours, theirs) = socket::pair().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+        let system = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
+        let (ours, theirs) = socket::lifeline().map_err(system)?;
+        let cookie = socket::cookie(theirs.as_fd()).map_err(system)?;
         let session = Arc::new(AtomicU64::new(session));
-        let lifeline = Lifeline { _fd: ours, program: Arc::clone(program), worker, session: Arc::clone(&session) };
+        let (program_too, session_too) = (Arc::clone(program), Arc::clone(&session));
+        let lifeline = Lifeline { fd: ours, cookie, program: program_too, worker, session: session_too };
         let handle = self.lifelines.insert(lifeline).ok_or(Errno::ENFILE)?;
         // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is nobody's concern.
         let event = EpollEvent::new(EpollFlags::empty(), word(KIND_LIFELINE, handle));
         let watched = match self.lifelines.get(handle) {
-            Some(lifeline) => self.lines.add(&lifeline._fd, event),
+            Some(lifeline) => self.lines.add(&lifeline.fd, event),
             None => Err(Errno::ENFILE),
         };
         if let Err(errno) = watched {
             self.lifelines.remove(handle);
             return Err(errno);
         }
+        self.cookies.insert(cookie, handle);
         if let Some(entry) = self.programs.get_mut(&program.number) {
             entry.lifelines += 1;
         }

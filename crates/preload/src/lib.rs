@@ -19,6 +19,7 @@ mod errno;
 mod export;
 mod files;
 mod fortified;
+mod heirs;
 mod lock;
 mod object;
 mod options;

@@ -1,6 +1,7 @@
 //! This process and its host: attached when first needed, and what to do when there is none.
 
 use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
@@ -70,6 +71,22 @@ fn since_start() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
 }
 
+/// The host of a process that `exec` gave this descriptor to, when that is a lifeline of the host's. What is wrong otherwise is told when a socket is made.
+pub(crate) fn host_of(lifeline: BorrowedFd<'_>) -> Option<&'static Arc<Client>> {
+    if let Some(client) = client() {
+        return Some(client);
+    }
+    let _locked = ATTACHING.lock();
+    let client = Client::attach_as_heir(AppConfig::from_env().ok()?, lifeline).ok()??;
+    Some(keep(client))
+}
+
+fn keep(client: Arc<Client>) -> &'static Arc<Client> {
+    let kept: &'static mut Arc<Client> = Box::leak(Box::new(client));
+    CLIENT.store(kept, Ordering::Release);
+    kept
+}
+
 fn attach() -> Option<&'static Arc<Client>> {
     let config = match AppConfig::from_env() {
         Ok(config) => config,
@@ -81,11 +98,7 @@ fn attach() -> Option<&'static Arc<Client>> {
     };
     let (explicit, required) = (config.explicit, config.required);
     match Client::attach(config) {
-        Ok(client) => {
-            let kept: &'static mut Arc<Client> = Box::leak(Box::new(client));
-            CLIENT.store(kept, Ordering::Release);
-            Some(kept)
-        }
+        Ok(client) => Some(keep(client)),
         Err(error) => {
             let absent = matches!(error, AttachError::NoHost { .. });
             CLOSED.store(!absent || required, Ordering::Relaxed);

@@ -74,6 +74,17 @@ pub struct Session {
     pub local: Option<SocketAddr>,
     /// The peer's side, once there is one.
     pub remote: Option<SocketAddr>,
+    /// The options that hold.
+    pub options: SocketOptions,
+}
+
+/// What whoever holds a session's lifeline gets by it when [`Request::Inherit`] was asked: what lets it into the program, and the session's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Heirloom {
+    /// For [`Hello::inherit`].
+    pub token: Token,
+    /// For [`Request::Subscribe`].
+    pub session: SessionId,
 }
 
 /// Lets a process in that a process of the same program forked. Secret: who has it is that program.
@@ -316,6 +327,12 @@ pub enum Request {
         session: SessionId,
         /// Bytes.
         ahead: u32,
+    },
+    /// This process holds a descriptor that may be a session's lifeline and knows no more of it, since it was handed over by `exec`. May be asked before [`Request::Hello`],
+    /// and by anybody: the answer is only [`Reply::Done`], and the [`Heirloom`] lies in the lifeline, where who holds it can read it.
+    Inherit {
+        /// The socket's SO_COOKIE.
+        cookie: u64,
     },
     /// This process has just closed a descriptor of the session. When it is answered, and that was the last one, the session has given up its address. Answer: [`Reply::Done`].
     Settle {

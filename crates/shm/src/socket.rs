@@ -17,7 +17,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::door::MAX_MESSAGE;
+use crate::door::{Heirloom, MAX_MESSAGE};
 
 #[cfg(test)]
 mod tests;
@@ -129,6 +129,33 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::io::ioctl_fionbio(&ours, true)?;
     refuse_descriptors(ours.as_fd());
     Ok((ours, theirs))
+}
+
+/// A session's lifeline: the host's end, which does not block, and the program's. Of a type that programs seldom have, so that it is found again after `exec`.
+pub fn lifeline() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = SocketType::SEQPACKET;
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    refuse_descriptors(ours.as_fd());
+    Ok((ours, theirs))
+}
+
+/// May the descriptor be the program's end of a lifeline?
+pub fn may_be_lifeline(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_type(fd) == Ok(SocketType::SEQPACKET)
+        && rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+}
+
+/// The kernel's name for a socket: no two have the same.
+pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(rustix::net::sockopt::socket_cookie(fd)?)
+}
+
+/// Takes what the host left in a lifeline, without waiting for it.
+pub fn take_heirloom(fd: BorrowedFd<'_>) -> Option<Heirloom> {
+    let mut buffer = [0; 64];
+    let (len, _) = rustix::net::recv(fd, &mut buffer, RecvFlags::DONTWAIT).ok()?;
+    postcard::from_bytes(buffer.get(..len)?).ok()
 }
 
 /// Listens at `path`, without blocking; `mode` is who may connect. Nobody can send descriptors to the sockets that it accepts. A socket that nobody listens at any more is replaced;

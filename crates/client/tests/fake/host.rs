@@ -292,6 +292,7 @@ impl Member {
             tx: echo.fifos.map(|fifos| fifos.1),
             local: Some("10.0.0.1:1".parse().unwrap()),
             remote: echo.remote,
+            options: door::SocketOptions::default(),
         }
     }
 

@@ -5,6 +5,7 @@ mod datagrams;
 mod death;
 mod epoll;
 mod guests;
+mod heirs;
 mod poll;
 mod streams;
 mod threads;

@@ -30,7 +30,8 @@ impl Keeper {
     /// Nobody holds the session any more: it closes as by close(2).
     pub(super) fn end_lifeline(&mut self, handle: Handle<Lifeline>) {
         let Some(lifeline) = self.lifelines.remove(handle) else { return };
-        let Lifeline { program, worker, session, .. } = lifeline;
+        let Lifeline { program, worker, session, cookie, .. } = lifeline;
+        self.cookies.remove(&cookie);
         let number = program.number;
         // Behind the job that makes the session, if that is still on its way.
         let close = move |worker: &mut crate::Worker| {

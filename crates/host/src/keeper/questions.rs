@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clearway_base::Handle;
-use clearway_shm::door::{self, Kind, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of};
+use clearway_shm::door::{self, Heirloom, Kind, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of};
 use nix::errno::Errno;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SndBuf;
 
 use super::{Keeper, Process};
 use crate::answer::Asker;
@@ -21,12 +23,19 @@ const MAX_STAYED: usize = 256;
 /// Characters of what a program says about one.
 const MAX_STAYED_TEXT: usize = 200;
 
+/// Bytes of heirlooms that may lie in a lifeline: Linux makes it as much as one or two take.
+const HEIRLOOMS: usize = 1;
+
 impl Keeper {
     pub(super) fn on_request(&mut self, handle: Handle<Process>, request: Request) {
         if let Request::Hello(hello) = &request {
             return self.on_hello(handle, hello);
         }
         let Some(process) = self.processes.get(handle) else { return };
+        if let Request::Inherit { cookie } = request {
+            let door = Arc::clone(&process.door);
+            return door.answer(&self.leave_heirloom(cookie), &[]);
+        }
         let Some(member) = &process.member else {
             // Who has not been let in has nothing to ask.
             self.counts.refused_other += 1;
@@ -35,7 +44,7 @@ impl Keeper {
         let asker =
             Asker { door: Arc::clone(&process.door), process: member.number, program: Arc::clone(&member.program) };
         match request {
-            Request::Hello(_) => {}
+            Request::Hello(_) | Request::Inherit { .. } => {}
             Request::Prefixes => self.ask_prefixes(asker),
             Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
             Request::Claim { session } => self.ask_claim(asker, session),
@@ -45,6 +54,24 @@ impl Keeper {
                 asker.answer(Ok(Reply::Done), &[]);
             }
             request => self.ask_worker(asker, request),
+        }
+    }
+
+    /// Puts what an heir needs into the lifeline of this cookie. Whoever asks, only who holds the lifeline can take it out.
+    fn leave_heirloom(&self, cookie: u64) -> Reply {
+        let lifeline = self.cookies.get(&cookie).and_then(|handle| self.lifelines.get(*handle));
+        let lifeline = lifeline.filter(|lifeline| !lifeline.program.is_cut.load(Ordering::Acquire));
+        let session = lifeline.map_or(0, |lifeline| lifeline.session.load(Ordering::Acquire));
+        let left = lifeline.filter(|_| session != 0).is_some_and(|lifeline| {
+            let heirloom = Heirloom { token: lifeline.program.token, session };
+            // So that strangers who ask without end fill little memory. When it is full there is one to be taken.
+            let _ = setsockopt(&lifeline.fd, SndBuf, &HEIRLOOMS);
+            let sent = clearway_shm::socket::send(lifeline.fd.as_fd(), &heirloom, &[]);
+            sent.map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |()| true)
+        });
+        match left {
+            true => Reply::Done,
+            false => Reply::Error { errno: Errno::ENOENT as i32, why: "there is no such lifeline".into() },
         }
     }
 

@@ -143,6 +143,7 @@ impl Sessions {
             tx,
             local: session.local,
             remote: session.remote,
+            options: session.options,
         })
     }
 

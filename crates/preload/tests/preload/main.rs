@@ -65,6 +65,11 @@ fn processes_share_sockets() {
 }
 
 #[test]
+fn programs_that_are_executed_keep_their_sockets() {
+    over_a_host("execs");
+}
+
+#[test]
 fn edge_triggered_sets_of_both_kinds() {
     over_a_host("edges");
 }

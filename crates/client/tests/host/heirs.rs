@@ -1,0 +1,65 @@
+//! Lifelines that a process came by otherwise than by asking for them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use clearway_client::{Client, SocketOptions, may_be_lifeline};
+use clearway_shm::door::{Reply, Request};
+use clearway_shm::socket;
+
+use crate::guests::{config, listener, pair, recv_all, send_all, server};
+use crate::world::World;
+
+#[test]
+fn who_holds_a_lifeline_is_let_in_and_finds_the_socket() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    theirs.set_options(&SocketOptions { nodelay: true, ..SocketOptions::default() }).unwrap();
+    send_all(&ours, b"hello");
+    // Without the secret: the lifeline is enough.
+    let heir = Client::attach_as_heir(config(&world, "", ""), theirs.lifeline.as_fd()).unwrap().expect("a lifeline");
+    let inherited = heir.inherit_lifeline(theirs.lifeline.as_fd()).expect("a socket");
+    assert_eq!((inherited.local(), inherited.remote()), (theirs.local(), theirs.remote()));
+    assert!(inherited.options().nodelay);
+    assert_eq!(recv_all(&inherited, 5), b"hello");
+    // It goes on when the one that it comes from is gone.
+    let lifeline = theirs.lifeline.try_clone().unwrap();
+    drop(theirs);
+    send_all(&inherited, b"and on");
+    assert_eq!(recv_all(&ours, 6), b"and on");
+    drop((inherited, lifeline));
+}
+
+#[test]
+fn what_is_no_lifeline_is_left_alone() {
+    let world = World::new();
+    let client = server(&world);
+    let (one, other) = socket::lifeline().unwrap();
+    let stream = OwnedFd::from(UnixStream::pair().unwrap().0);
+    let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+    for fd in [&other, &stream, &file] {
+        assert!(client.inherit_lifeline(fd.as_fd()).is_none());
+        assert!(Client::attach_as_heir(config(&world, "server", "1234"), fd.as_fd()).unwrap().is_none());
+    }
+    assert!(may_be_lifeline(one.as_fd()) && !may_be_lifeline(stream.as_fd()));
+}
+
+#[test]
+fn who_does_not_hold_a_lifeline_gets_nothing_by_its_name() {
+    let world = World::new();
+    let program = server(&world);
+    let held = listener(&program, "172.16.1.1:80");
+    let cookie = socket::cookie(held.lifeline.as_fd()).unwrap();
+    let stranger = socket::connect(&world.door()).unwrap();
+    // As often as it likes: what it asks for lies where it cannot reach it, and does not become more and more.
+    for _ in 0..1000 {
+        socket::send(stranger.as_fd(), &Request::Inherit { cookie }, &[]).unwrap();
+        let (reply, descriptors) = socket::recv::<Reply>(stranger.as_fd(), 1).unwrap().unwrap();
+        assert!(matches!(reply, Reply::Done) && descriptors.is_empty());
+    }
+    let left = std::iter::from_fn(|| socket::take_heirloom(held.lifeline.as_fd())).count();
+    assert!((1..20).contains(&left), "{left}");
+    // Nor has it become a part of the program.
+    socket::send(stranger.as_fd(), &Request::Prefixes, &[]).unwrap();
+    assert!(socket::recv::<Reply>(stranger.as_fd(), 1).unwrap().is_none());
+}

@@ -1,0 +1,90 @@
+//! Sockets that `exec` brought along. The new program knows nothing of them but their descriptors; what these are is asked of the host before `main` begins.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::BorrowedFd;
+use std::ptr;
+
+use clearway_client::{cookie, may_be_lifeline};
+use libc::FILE;
+
+use crate::export::guarded;
+use crate::object::{Object, Ours, TABLE, ours};
+use crate::options::Extra;
+use crate::{process, stdio};
+
+// SAFETY: the C library defines these, with these types. A program may assign to them, and so may we before it begins.
+unsafe extern "C" {
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
+    static mut stderr: *mut FILE;
+}
+
+/// Runs before `main`, and before constructors of libraries that need this one.
+// SAFETY: a function that takes what the loader gives it, in the section of such functions.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static FIRST: extern "C" fn() = inherit;
+
+/// Takes up the sockets of Clearway among the descriptors that are open.
+extern "C" fn inherit() {
+    guarded(|| {
+        let errno = crate::errno::get();
+        let mut known = HashMap::new();
+        for fd in open_descriptors() {
+            // SAFETY: it was open just now, and nothing else runs yet.
+            let lifeline = unsafe { BorrowedFd::borrow_raw(fd) };
+            if !may_be_lifeline(lifeline) {
+                continue;
+            }
+            let Some(cookie) = cookie(lifeline) else { continue };
+            if let Some(held) = known.get(&cookie) {
+                TABLE.put(fd, Option::clone(held));
+                continue;
+            }
+            process::watch_forks();
+            let socket = process::host_of(lifeline).and_then(|client| client.inherit_lifeline(lifeline));
+            let held = socket.map(|socket| TABLE.make(Object::Ours(Ours::new(socket, Extra::default()))));
+            TABLE.put(fd, held.clone());
+            known.insert(cookie, held);
+        }
+        if !known.is_empty() {
+            replace_streams();
+        }
+        crate::errno::set(errno);
+    });
+}
+
+fn open_descriptors() -> Vec<c_int> {
+    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The C library's three streams, where they are sockets of Clearway: as with `fdopen`, streams whose functions are ours.
+fn replace_streams() {
+    let streams = [
+        (0, ptr::addr_of_mut!(stdin), c"r"),
+        (1, ptr::addr_of_mut!(stdout), c"w"),
+        (2, ptr::addr_of_mut!(stderr), c"w"),
+    ];
+    for (fd, place, mode) in streams {
+        if ours(fd).is_some() {
+            replace_stream(fd, place, mode);
+        }
+    }
+}
+
+fn replace_stream(fd: c_int, place: *mut *mut FILE, mode: &CStr) {
+    // SAFETY: makes a stream; nothing else uses the C library's variable yet.
+    unsafe {
+        let stream = stdio::fdopen(fd, mode.as_ptr().cast::<c_char>());
+        if stream.is_null() {
+            return;
+        }
+        if fd == libc::STDERR_FILENO {
+            libc::setvbuf(stream, ptr::null_mut(), libc::_IONBF, 0);
+        }
+        place.write(stream);
+    }
+}
