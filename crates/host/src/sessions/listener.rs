@@ -1,13 +1,14 @@
 //! Listeners, and connections that wait to be accepted.
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_proto::{ListenSpec, ListenerId};
-use clearway_shm::Producer;
 use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
 use clearway_shm::layout::{AcceptRecord, event, flags, state};
+use clearway_shm::{Hostile, Producer};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
@@ -30,6 +31,10 @@ pub(super) struct Listening {
     backlog: u32,
     /// Sessions whose records were written and that no process has claimed.
     waiting: Vec<SessionId>,
+    /// Records in the FIFO, and perhaps some before them that were taken out.
+    left: VecDeque<SessionId>,
+    /// Sessions whose records were taken out by a process that died, as far as can be known, and that get new ones.
+    again: Vec<SessionId>,
 }
 
 const RECORD: u32 = size_of::<AcceptRecord>() as u32;
@@ -63,10 +68,52 @@ impl Listening {
 
     pub(super) fn claimed(&mut self, child: SessionId) {
         self.waiting.retain(|id| *id != child);
+        self.again.retain(|id| *id != child);
+    }
+
+    fn leave(&mut self, child: SessionId) -> Result<bool, Hostile> {
+        let is_there = self.end.push_accept(AcceptRecord::new(child))?;
+        if is_there {
+            self.left.push_back(child);
+            self.forget_taken()?;
+        }
+        Ok(is_there)
+    }
+
+    /// Forgets records that were taken out.
+    fn forget_taken(&mut self) -> Result<(), Hostile> {
+        let inside = (self.end.len()? / RECORD) as usize;
+        let taken = self.left.len().saturating_sub(inside);
+        drop(self.left.drain(..taken));
+        Ok(())
+    }
+
+    /// A process of the program died. Sessions that wait and have no record in the FIFO were perhaps in its hands: whoever is first to claim one has it.
+    fn recover(&mut self) -> Result<(), Hostile> {
+        self.forget_taken()?;
+        let known: HashSet<SessionId> = self.left.iter().chain(&self.again).copied().collect();
+        self.again.extend(self.waiting.iter().filter(|id| !known.contains(id)));
+        Ok(())
+    }
+
+    /// Leaves records of what was lost, as many as fit. True: there were some.
+    fn leave_again(&mut self) -> Result<bool, Hostile> {
+        let mut any = false;
+        while let Some(child) = self.again.first().copied() {
+            if self.end.room()? < RECORD {
+                self.end.ask_room();
+                if self.end.room()? < RECORD {
+                    break;
+                }
+            }
+            self.again.remove(0);
+            any |= self.leave(child)?;
+        }
+        Ok(any)
     }
 
     /// Whether one more record fits.
-    fn has_room(&mut self) -> Result<bool, clearway_shm::Hostile> {
+    fn has_room(&mut self) -> Result<bool, Hostile> {
         if self.waiting.len() as u32 >= self.blocks.place.limit / RECORD {
             return Ok(false);
         }
@@ -133,7 +180,16 @@ impl Sessions {
         };
         self.yard.listen(token, program.memory.clone(), sizes);
         let end = Producer::new(blocks.mem.clone());
-        let mut listening = Listening { listener, end, blocks, _permit: permit, backlog, waiting: Vec::new() };
+        let mut listening = Listening {
+            listener,
+            end,
+            blocks,
+            _permit: permit,
+            backlog,
+            waiting: Vec::new(),
+            left: VecDeque::new(),
+            again: Vec::new(),
+        };
         listening.limit_to(backlog * workers);
         session.what = What::Listener(Box::new(listening));
         session.local = stack.listener_local(listener).map(|local| session.shown(local));
@@ -160,6 +216,7 @@ impl Sessions {
 
     /// Takes connections from the stack as long as there is room for their records.
     pub(super) fn accept(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        self.leave_again(handle);
         let mut any = false;
         loop {
             let Some(session) = self.table.get_mut(handle) else { return };
@@ -238,11 +295,34 @@ impl Sessions {
         if !matches!(listening.has_room(), Ok(true)) {
             return false;
         }
-        let is_there = matches!(listening.end.push_accept(AcceptRecord::new(child)), Ok(true));
+        let is_there = matches!(listening.leave(child), Ok(true));
         if is_there {
             listening.waiting.push(child);
         }
         is_there
+    }
+
+    /// A process of the program died, perhaps with connections in its hands that it had not claimed yet.
+    pub(super) fn recover_waiting(&mut self, listener: Handle<Session>) {
+        if let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) {
+            // A position that is impossible is found when records are left.
+            let _ = listening.recover();
+        }
+        self.leave_again(listener);
+    }
+
+    /// Leaves records of what was lost, when there is room.
+    fn leave_again(&mut self, listener: Handle<Session>) {
+        let Some(session) = self.table.get_mut(listener) else { return };
+        let What::Listener(listening) = &mut session.what else { return };
+        match listening.leave_again() {
+            Ok(false) => {}
+            Ok(true) => self.tell_of_waiting(listener),
+            Err(Hostile) => {
+                let program = Arc::clone(&session.program);
+                self.cut_off(&program, "an impossible position in an accept FIFO");
+            }
+        }
     }
 
     pub(super) fn tell_of_waiting(&mut self, listener: Handle<Session>) {

@@ -42,9 +42,17 @@ impl Sessions {
             let _ = self.belfry.remove(&bell);
         }
         self.lanes.retain(|lane| lane.process != process);
-        for (_, session) in self.table.iter_mut() {
+        let mut listeners = Vec::new();
+        for (handle, session) in self.table.iter_mut() {
+            if matches!(session.what, What::Listener(_)) && session.subscribers.contains(&process) {
+                listeners.push(handle);
+            }
             session.subscribers.retain(|p| *p != process);
         }
+        for listener in listeners {
+            self.recover_waiting(listener);
+        }
+        self.ring_bells();
     }
 
     /// Makes a session; datagram sessions have their FIFOs at once.

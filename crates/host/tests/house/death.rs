@@ -1,5 +1,6 @@
 //! Processes that are killed, and a house that ends: nothing hangs, and nothing stays behind.
 
+use clearway_shm::door::Request;
 use clearway_shm::layout::state;
 use nix::errno::Errno;
 
@@ -96,4 +97,32 @@ fn a_listener_that_ends_resets_who_waits() {
     client.wait_for(|| ours.state() & state::FAILED != 0);
     assert_eq!(ours.error(), Errno::ECONNRESET as i32);
     assert_eq!(client.connect("172.16.1.1:80").err(), Some(Errno::ECONNREFUSED as i32));
+}
+
+#[test]
+fn a_connection_that_a_dead_process_took_out_and_did_not_claim_goes_to_another() {
+    let world = World::new();
+    let parent = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let client = Guest::attach(&world.door(), hello("client", Some("5678"))).unwrap();
+    let mut listener = parent.listener("172.16.1.1:80");
+    let mut inherit = hello("", None);
+    inherit.inherit = Some(parent.welcome.token);
+    let child = Guest::attach(&world.door(), inherit).unwrap();
+    child.ask(Request::Subscribe { session: listener.session.id }).unwrap();
+    let ours: Vec<_> = (0..3).map(|_| client.connect("172.16.1.1:80").unwrap()).collect();
+    // The child shares the FIFO with its parent, and takes two of the three out.
+    let taken: Vec<_> = (0..2).map(|_| parent.next_record(&mut listener)).collect();
+    drop(child);
+    let mut remotes: Vec<_> = (0..3).map(|_| parent.accept(&mut listener).session.remote).collect();
+    remotes.sort();
+    let mut expected: Vec<_> = ours.iter().map(|sock| sock.session.local).collect();
+    expected.sort();
+    assert_eq!(remotes, expected);
+    // Who had the records after all, and comes too late, is told.
+    for session in taken {
+        assert!(parent.ask(Request::Claim { session }).is_err());
+    }
+    // Nothing is left over that nobody could claim.
+    let ours = client.connect("172.16.1.1:80").unwrap();
+    assert_eq!(parent.accept(&mut listener).session.remote, ours.session.local);
 }

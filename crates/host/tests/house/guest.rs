@@ -10,13 +10,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clearway_shm::door::{
-    FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SocketOptions, VERSION, Welcome, worker_of,
+    FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SessionId, SocketOptions, VERSION, Welcome, worker_of,
 };
 use clearway_shm::layout::{Message, event, request, state};
 use clearway_shm::{
     Bell, Consumer, FifoMem, HouseView, LaneView, Producer, RingConsumer, RingProducer, Segment, SessionView, sleep,
     socket,
 };
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::MsgFlags;
 
@@ -193,6 +194,19 @@ impl Guest {
     }
 
     pub(crate) fn accept(&self, listener: &mut Sock) -> Sock {
+        loop {
+            let session = self.next_record(listener);
+            match self.opened(Request::Claim { session }) {
+                Ok((session, lifeline)) => return self.sock(session, lifeline),
+                // The record came twice, because a process died that might have had it in its hands; or the connection went while it waited.
+                Err((errno, _)) if [Errno::EINVAL as i32, Errno::EBADF as i32].contains(&errno) => {}
+                Err(why) => panic!("the connection cannot be claimed: {why:?}"),
+            }
+        }
+    }
+
+    /// Takes the name of a connection that waits out of a listener's FIFO, and does not claim it.
+    pub(crate) fn next_record(&self, listener: &mut Sock) -> SessionId {
         let rx = listener.rx.as_mut().unwrap();
         let mut record = None;
         self.wait_for(|| {
@@ -203,8 +217,7 @@ impl Guest {
         if rx.room_wanted(1) {
             self.say(&listener.session, request::CONSUMED, 0);
         }
-        let (session, lifeline) = self.opened(Request::Claim { session: record.unwrap().session }).unwrap();
-        self.sock(session, lifeline)
+        record.unwrap().session
     }
 
     pub(crate) fn say(&self, session: &Session, what: u32, aux: u32) {
