@@ -212,6 +212,15 @@ fn an_http_answer_is_read_by_its_length() {
 }
 
 #[test]
+fn an_answer_that_cannot_be_read_ends_it_with_a_sentence() {
+    let server = ServerPlan { message: b"no such thing\r\n\r\n".to_vec(), requests: Framing::Any, ..server_plan() };
+    let plan = ClientPlan { answers: Framing::HttpAnswer, ..client_plan(Protocol::Tcp, 3) };
+    let (client, _) = run_between(plan, &server, "10.0.0.1/24", "10.0.0.2/24");
+    assert_eq!(client.error.as_deref(), Some("an answer is no HTTP/1 answer"));
+    assert_eq!(client.requests, client.answers + client.unanswered, "{client:?}");
+}
+
+#[test]
 fn a_message_longer_than_a_segment_goes_both_ways() {
     let server = ServerPlan { message: vec![b'a'; 100_000], requests: Framing::Fixed(50_000), ..server_plan() };
     let plan = ClientPlan {

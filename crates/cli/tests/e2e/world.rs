@@ -165,7 +165,8 @@ impl Server {
         self.lines.lock().unwrap().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    fn wait_for(&mut self, event: &str) -> Value {
+    /// Waits for the first event of this name.
+    pub(crate) fn wait_for(&mut self, event: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = self.events().into_iter().find(|e| e["event"] == event) {
