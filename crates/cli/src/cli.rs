@@ -95,7 +95,8 @@ pub(crate) fn version_text() -> String {
 }
 
 fn version() -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{}\nports: tap:NAME tun:NAME loop pcap:FILE", version_text())?;
+    let dpdk = clearway_ports::dpdk_version().map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
+    writeln!(std::io::stdout(), "{}\nports: tap:NAME tun:NAME loop pcap:FILE{dpdk}", version_text())?;
     Ok(())
 }
 

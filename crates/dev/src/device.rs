@@ -66,6 +66,16 @@ pub trait Dev {
     /// What went through since the device was opened.
     fn counters(&self) -> DevCounters;
 
+    /// Whether there is anybody at the other end, as far as the device can tell: a cable is plugged, a peer is connected.
+    fn link_up(&self) -> bool {
+        true
+    }
+
+    /// What the device's driver counts besides, under its own names and for the whole port; told by the port's first queue.
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Tells the time of this turn to devices that keep time (captures, delays). Others ignore it.
     fn set_now(&mut self, now: Instant) {
         let _ = now;
@@ -116,6 +126,12 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     fn counters(&self) -> DevCounters {
         (**self).counters()
     }
+    fn link_up(&self) -> bool {
+        (**self).link_up()
+    }
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        (**self).driver_counters()
+    }
     fn set_now(&mut self, now: Instant) {
         (**self).set_now(now);
     }
@@ -145,6 +161,14 @@ macro_rules! same_link_as_below {
 
         fn must_poll(&self) -> bool {
             self.below.must_poll()
+        }
+
+        fn link_up(&self) -> bool {
+            self.below.link_up()
+        }
+
+        fn driver_counters(&self) -> Vec<(String, u64)> {
+            self.below.driver_counters()
         }
     };
 }

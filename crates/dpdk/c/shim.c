@@ -311,6 +311,17 @@ static void await_deferred(void)
 	sem_destroy(&passed);
 }
 
+/* For a device that connects to its peer only when it is started; `ran` says that it has had one. */
+int cw_restart(uint16_t port, int ran)
+{
+	if (ran)
+		await_deferred();
+	(void)rte_eth_dev_stop(port);
+	if (ran)
+		await_deferred();
+	return rte_eth_dev_start(port);
+}
+
 void cw_close(uint16_t port, void **pools, uint16_t count)
 {
 	struct rte_eth_dev_info info;
@@ -326,13 +337,6 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 		(void)rte_dev_remove(device);
 	for (uint16_t i = 0; i < count; i++)
 		rte_mempool_free(pools[i]);
-}
-
-/* For a device that connects to its peer only when it is started. */
-int cw_restart(uint16_t port)
-{
-	(void)rte_eth_dev_stop(port);
-	return rte_eth_dev_start(port);
 }
 
 int cw_set_mtu(uint16_t port, uint16_t mtu)

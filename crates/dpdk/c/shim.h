@@ -117,7 +117,7 @@ int cw_probe(const char *devargs, const char *name, uint16_t *port);
 int cw_info(uint16_t port, struct cw_info *info);
 int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct cw_ready *ready);
 void cw_close(uint16_t port, void **pools, uint16_t count);
-int cw_restart(uint16_t port);
+int cw_restart(uint16_t port, int ran);
 int cw_set_mtu(uint16_t port, uint16_t mtu);
 int cw_set_mac(uint16_t port, const uint8_t *mac);
 int cw_set_rss(uint16_t port, uint16_t reta_size, uint16_t queues);

@@ -71,6 +71,11 @@ impl DpdkFd {
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
+
+    /// Whether the device itself brings each flow to one queue (RSS).
+    pub fn is_spread_by_device(&self) -> bool {
+        self.steer.as_ref().is_some_and(|steer| steer.is_spread_by_device())
+    }
 }
 
 /// What several cores do with a device together.
@@ -107,16 +112,14 @@ pub fn open(spec: &DpdkSpec, cores: usize, share: Share) -> Result<Vec<DpdkFd>, 
     let wanted = u16::try_from(queues).unwrap_or(u16::MAX).min(info.max_rx_queues).min(info.max_tx_queues).max(1);
     let config = configure(spec, &info, mtu, wanted, !is_devices_own);
     let (device, ready) = found.open(&config).map_err(|(error, call)| explain::not_set_up(spec, &call, error))?;
-    if ready.got & ability::RSS != 0 {
-        // A driver that has its own way of spreading keeps it.
-        let _ = device.set_rss(info.reta_size, ready.rx_queues);
-    }
+    // A driver whose way of spreading is not known to be ours is helped by software, as if it had none.
+    let has_rss = ready.got & ability::RSS != 0 && device.set_rss(info.reta_size, ready.rx_queues).is_ok();
     let _ = sys::take_log();
     let mut fds = queues_of(spec, cores, &device, &ready, &config, mac);
     if share == Share::Queues {
         fds.retain(|fd| fd.rx.is_some());
     } else if cores > 1 {
-        let spread_by_device = ready.got & ability::RSS != 0 && usize::from(ready.rx_queues) == cores;
+        let spread_by_device = has_rss && usize::from(ready.rx_queues) == cores;
         let steer = Steer::new(device.number(), cores, spread_by_device);
         let steer = Arc::new(steer.map_err(|error| explain::not_set_up(spec, "the boxes between cores", error))?);
         fds.iter_mut().for_each(|fd| fd.steer = Some(Arc::clone(&steer)));

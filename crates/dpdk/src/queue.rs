@@ -122,16 +122,6 @@ impl DpdkQueue {
         DpdkFd { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts }
     }
 
-    /// Whether the link is up: the peer is there, the cable is plugged.
-    pub fn link(&self) -> bool {
-        self.device.link()
-    }
-
-    /// Every counter that the driver has, by its name there; they are those of the whole port.
-    pub fn driver_counters(&self) -> Vec<(String, u64)> {
-        self.device.xstats()
-    }
-
     /// Buffers of DPDK's that are free in this queue's pool.
     pub fn free_buffers(&self) -> usize {
         self.device.free_buffers(self.core)
@@ -207,8 +197,9 @@ impl DpdkQueue {
             false => TxDrop::LinkDown,
             true if now.since(self.took_some) >= STUCK => TxDrop::QueueFull,
             true => {
-                // A peer may have fewer queues than we have; then nothing ever leaves on the rest, and all cores share what there is.
-                if now.since(self.took_some) >= OTHER_QUEUE {
+                // A peer may have fewer queues than we have; then nothing ever leaves on the rest, and cores that hand flows to one another share what
+                // there is. Where each queue is somebody's own, its frames stay on it.
+                if self.steer.is_some() && now.since(self.took_some) >= OTHER_QUEUE {
                     self.tx_at = (self.tx_at + 1) % self.tx.len().max(1);
                 }
                 return;
@@ -421,6 +412,20 @@ impl Dev for DpdkQueue {
             counters.rx_drops[RxDrop::Missed as usize] += lost.missed + lost.rx_no_buffer;
             counters.rx_drops[RxDrop::DeviceError as usize] += lost.rx_errors;
         }
+        counters
+    }
+
+    fn link_up(&self) -> bool {
+        self.device.link()
+    }
+
+    /// What the driver has counted that is not nothing.
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        if self.core != 0 {
+            return Vec::new();
+        }
+        let mut counters = self.device.xstats();
+        counters.retain(|(_, count)| *count > 0);
         counters
     }
 

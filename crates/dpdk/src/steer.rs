@@ -82,6 +82,11 @@ impl Steer {
         Ok(Steer { inboxes, flows: Flows::new(), seed: RandomState::new().hash_one(port), spread_by_device })
     }
 
+    /// Whether the device brings all frames of a flow to the same queue.
+    pub(crate) fn is_spread_by_device(&self) -> bool {
+        self.spread_by_device
+    }
+
     /// What others have received for this core.
     #[inline]
     pub(crate) fn inbox(&self, core: usize) -> Option<&Inbox> {

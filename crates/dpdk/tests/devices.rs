@@ -149,6 +149,38 @@ fn a_device_is_gone_when_its_last_queue_is_and_its_name_is_free_again() {
 }
 
 #[test]
+fn a_driver_that_has_rss_spreads_flows_itself_and_one_that_has_not_is_helped() {
+    // What net_null receives has no headers, but it takes a key and a table as a card does.
+    let with = open(&device("net_null"), 2, Share::Flows).unwrap();
+    assert_eq!(with.iter().map(DpdkFd::is_spread_by_device).collect::<Vec<_>>(), [true, true]);
+    let without = open(&device("net_ring"), 2, Share::Flows).unwrap();
+    assert_eq!(without.iter().map(DpdkFd::is_spread_by_device).collect::<Vec<_>>(), [false, false]);
+}
+
+#[test]
+fn a_vhost_port_comes_and_goes_without_a_trace() {
+    let folder = std::env::temp_dir().join(format!("cwdpdk-cycles-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut spec = device("net_vhost");
+    spec.args = format!("iface={}", folder.join("v").display());
+    let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    drop(open(&spec, 1, Share::Flows).unwrap());
+    let before = files();
+    for _ in 0..CYCLES {
+        let mut queue = one(&spec);
+        assert!(!queue.link_up());
+        assert!(receive(&mut queue).is_empty());
+    }
+    // Other tests of this process open and close devices meanwhile.
+    assert!(files() < before + CYCLES / 2, "{before} files were open, {} are now", files());
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Times that a port is opened and closed.
+const CYCLES: usize = 200;
+
+#[test]
 fn the_drivers_own_counters_can_be_read() {
     let mut queue = one(&device("net_null"));
     assert!(send(&mut queue, &packet(1, 2, 3)));
@@ -250,7 +282,7 @@ fn two_cores() -> (DpdkQueue, DpdkFd, DpdkQueue) {
     let first = ends.remove(0).into_queue(pool());
     let peer = one(&peer);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !(first.link() && peer.link()) {
+    while !(first.link_up() && peer.link_up()) {
         assert!(std::time::Instant::now() < deadline, "the link does not come up");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -126,6 +126,14 @@ impl Dev for Port {
         each!(self, dev => dev.counters())
     }
 
+    fn link_up(&self) -> bool {
+        each!(self, dev => dev.link_up())
+    }
+
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        each!(self, dev => dev.driver_counters())
+    }
+
     #[inline]
     fn set_now(&mut self, now: Instant) {
         each!(self, dev => dev.set_now(now));

@@ -5,8 +5,11 @@
 mod ends;
 mod errors;
 mod frames;
+mod host;
 mod kernel;
 mod links;
 #[path = "../common/netns.rs"]
 mod netns;
+#[path = "../common/preload.rs"]
+mod preload;
 mod world;

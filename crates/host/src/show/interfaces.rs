@@ -1,6 +1,6 @@
 //! Interfaces, their addresses and their workers.
 
-use clearway_dev::{DevCounters, RxDrop, TxDrop};
+use clearway_dev::{Dev, DevCounters, RxDrop, TxDrop};
 use clearway_engine::Mode;
 use clearway_pkt::Iface;
 use clearway_proto::{InterfaceInfo, Link};
@@ -18,6 +18,8 @@ struct Seen {
     entry: InterfaceEntry,
     info: InterfaceInfo,
     counters: DevCounters,
+    link: bool,
+    driver: Vec<(String, u64)>,
     error: Option<String>,
 }
 
@@ -26,6 +28,8 @@ struct PortRow {
     iface: Iface,
     is_absent: bool,
     counters: DevCounters,
+    link: bool,
+    driver: Vec<(String, u64)>,
     error: Option<String>,
     mode: Option<Mode>,
 }
@@ -36,6 +40,8 @@ fn ports(worker: &mut Worker) -> Vec<PortRow> {
         iface: port.iface,
         is_absent: engine.port(port.iface).is_some_and(clearway_ports::Port::is_absent),
         counters: port.counters,
+        link: engine.port(port.iface).is_none_or(Dev::link_up),
+        driver: engine.port(port.iface).map(Dev::driver_counters).unwrap_or_default(),
         error: port.error.map(|error| error.to_string()),
         mode: port.mode,
     };
@@ -72,7 +78,11 @@ impl Look<'_> {
             let sum = sums.iter().find(|(iface, _)| *iface == entry.iface).map(|(_, sum)| *sum).unwrap_or_default();
             let counters = less(sum, &self.view.baselines.interface(entry.iface));
             let error = rows.iter().filter(|row| row.iface == entry.iface).find_map(|row| row.error.clone());
-            Some(Seen { entry, info, counters, error })
+            let of_it = || rows.iter().filter(|row| row.iface == entry.iface && !row.is_absent);
+            let link = of_it().all(|row| row.link);
+            // They are many, so they are told when one interface is asked for.
+            let driver = of_it().filter(|_| wanted.is_some()).flat_map(|row| row.driver.clone()).collect();
+            Some(Seen { entry, info, counters, link, driver, error })
         });
         Ok(seen.collect())
     }
@@ -91,6 +101,7 @@ impl Look<'_> {
             ];
             let mut left = Some(first);
             let mut rows = counted(&one.counters);
+            rows.extend(one.driver.iter().map(|(name, count)| (format!("driver: {name}"), count.to_string())));
             if rows.is_empty() {
                 rows.push((String::new(), String::new()));
             }
@@ -121,6 +132,7 @@ impl Look<'_> {
             "name": one.entry.name,
             "index": one.entry.iface.0,
             "up": one.info.up,
+            "link": one.link,
             "mtu": one.info.mtu,
             "table": self.table(one.info.table),
             "kind": kind(&one.entry.kind),
@@ -131,6 +143,7 @@ impl Look<'_> {
             "tx-packets": c.tx_packets,
             "tx-bytes": c.tx_bytes,
             "rx-drops": drops(RxDrop::ALL.iter().map(|why| (why.name(), c.rx_dropped(*why))).collect()),
+            "driver": one.driver.iter().map(|(name, n)| (name.clone(), Value::from(*n))).collect::<serde_json::Map<_, _>>(),
             "tx-drops": drops(TxDrop::ALL.iter().map(|why| (why.name(), c.tx_dropped(*why))).collect()),
         })
     }
@@ -183,10 +196,11 @@ pub(super) fn mode_name(mode: Mode) -> &'static str {
 }
 
 fn state(one: &Seen) -> &'static str {
-    match (&one.error, one.info.up) {
-        (Some(_), _) => "failed",
-        (None, true) => "up",
-        (None, false) => "down",
+    match (&one.error, one.info.up, one.link) {
+        (Some(_), _, _) => "failed",
+        (None, true, true) => "up",
+        (None, true, false) => "no link",
+        (None, false, _) => "down",
     }
 }
 
