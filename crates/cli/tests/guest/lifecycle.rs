@@ -95,7 +95,7 @@ fn ports_that_come_and_go_leave_nothing_behind() {
     let folder = Folder::new();
     let socket = folder.join("c.sock");
     let mut settled = None;
-    for cycle in 0..count("VHOST_CYCLES", 20) {
+    for cycle in 0..count("VHOST_CYCLES", 8) {
         let mut vhost = Wire::open(&format!("dpdk:net_vhost7,iface={socket},queues=1"));
         assert!(Path::new(&socket).exists());
         let mut user = Wire::open(&format!("dpdk:net_virtio_user7,path={socket},queues=1"));
