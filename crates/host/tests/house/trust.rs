@@ -31,11 +31,13 @@ fn scribble(guest: &Guest, socks: &[&Sock], rng: &mut Rng) {
 }
 
 /// One program after the other attaches, makes sessions, scribbles, and is cut off.
-fn rage(world_door: &std::path::Path, until: Instant, seed: u64) -> u32 {
+fn rage(world_door: &std::path::Path, cut_through: bool, until: Instant, seed: u64) -> u32 {
     let mut rng = Rng::seed(seed);
     let mut rounds = 0;
     while Instant::now() < until {
-        let guest = Guest::attach(world_door, hello("client", Some("5678"))).unwrap();
+        let mut hello = hello("client", Some("5678"));
+        hello.cut_through = cut_through;
+        let guest = Guest::attach(world_door, hello).unwrap();
         let stream = guest.connect("172.16.1.1:9").ok();
         // At a port that is free: the other hostile one has its own, and that of the round before may not be free yet.
         let listener = guest.listener("172.16.2.1:0");
@@ -52,11 +54,22 @@ fn rage(world_door: &std::path::Path, until: Instant, seed: u64) -> u32 {
 
 #[test]
 fn scribbling_harms_nobody_else() {
+    fury(false);
+}
+
+#[test]
+fn scribbling_harms_nobody_else_where_bytes_go_round_the_stack() {
+    fury(true);
+}
+
+fn fury(cut_through: bool) {
     let world = World::new();
-    let (server, client) = (
-        Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap(),
-        Guest::attach(&world.door(), hello("client", Some("5678"))).unwrap(),
-    );
+    let attach = |namespace: &str, secret: &str| {
+        let mut hello = hello(namespace, Some(secret));
+        hello.cut_through = cut_through;
+        Guest::attach(&world.door(), hello).unwrap()
+    };
+    let (server, client) = (attach("server", "1234"), attach("client", "5678"));
     let victims = server.listener("172.16.1.1:9");
     let mut listener = server.listener("172.16.1.1:7");
     let mut ours = client.connect("172.16.1.1:7").unwrap();
@@ -90,7 +103,7 @@ fn scribbling_harms_nobody_else() {
     let rounds: u32 = [11, 12]
         .map(|seed| {
             let door = world.door();
-            std::thread::spawn(move || rage(&door, until, seed))
+            std::thread::spawn(move || rage(&door, cut_through, until, seed))
         })
         .into_iter()
         .map(|thread| thread.join().unwrap())
