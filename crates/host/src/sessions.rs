@@ -289,8 +289,8 @@ impl Session {
 
     fn fail(&mut self, errno: Errno) {
         self.set_error(errno);
-        self.clear_state(state::CONNECTING);
         self.set_state(state::FAILED);
+        self.clear_state(state::CONNECTING);
     }
 }
 

@@ -120,8 +120,9 @@ impl Sessions {
         let Some(session) = self.table.get_mut(handle) else { return };
         let mut news = 0;
         if what.has(ConnEvents::CONNECTED) {
-            session.clear_state(state::CONNECTING);
+            // In this order: who sees that the handshake is over sees how it ended.
             session.set_state(state::CONNECTED);
+            session.clear_state(state::CONNECTING);
             news |= event::STATE | event::WRITABLE;
             self.offer(stack, handle);
         }
