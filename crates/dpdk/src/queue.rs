@@ -31,6 +31,9 @@ const OTHER_QUEUE: Duration = Duration::from_millis(2);
 /// How often a device whose peer is not there looks for it.
 const RESTART: Duration = Duration::from_millis(200);
 
+/// How long a device that was started and found its peer may take until its link is up, on a machine that is busy with other things.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
+
 /// How soon frames that the device did not take are offered again.
 const RETRY: Duration = Duration::from_micros(20);
 
@@ -67,6 +70,9 @@ pub struct DpdkQueue {
     /// Whether this queue sees to it that the device is started again when its peer was gone, and when.
     restarts: bool,
     restart_at: Instant,
+    /// When it was started last, and whether its link was up since.
+    started_at: Instant,
+    was_up: bool,
     link: bool,
     asked_link: Instant,
     /// When nothing waited, or the device took something.
@@ -103,6 +109,8 @@ impl DpdkQueue {
             in_long: false,
             restarts: core == 0 && device.is_restartable(),
             restart_at: Instant::ZERO,
+            started_at: Instant::ZERO,
+            was_up: false,
             link: device.link(),
             asked_link: Instant::ZERO,
             took_some: Instant::ZERO,
@@ -183,6 +191,23 @@ impl DpdkQueue {
         }
         if self.outbox.len() > 0 {
             self.look_at_link();
+        }
+    }
+
+    /// Starts the device anew when its peer has gone or was not there. One that was started a moment ago is still being connected by the driver's own
+    /// thread, which must not be disturbed at that: both would take messages from one list.
+    #[cold]
+    fn look_for_peer(&mut self) {
+        let now = self.wake.now();
+        if self.started_at == Instant::ZERO {
+            self.started_at = now;
+        }
+        self.restart_at = now + RESTART;
+        if self.device.link() {
+            self.was_up = true;
+        } else if self.was_up || !self.device.runs() || now.since(self.started_at) >= CONNECTS_WITHIN {
+            self.device.restart();
+            (self.was_up, self.started_at) = (false, now);
         }
     }
 
@@ -314,10 +339,7 @@ impl Dev for DpdkQueue {
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         enter();
         if self.restarts && self.wake.now() >= self.restart_at {
-            self.restart_at = self.wake.now() + RESTART;
-            if !self.device.link() {
-                self.device.restart();
-            }
+            self.look_for_peer();
         }
         self.wake.before_look(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
         let mut got = self.look(burst);

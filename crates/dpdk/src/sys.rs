@@ -184,6 +184,11 @@ impl Device {
         self.runs.is_some()
     }
 
+    /// Whether it was started: one that is started again when its peer comes may not have been.
+    pub(crate) fn runs(&self) -> bool {
+        self.runs.as_ref().is_none_or(|runs| *runs.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Starts it anew, when it is one for that and its link is down.
     pub(crate) fn restart(&self) {
         let Some(runs) = &self.runs else { return };
