@@ -78,5 +78,12 @@ fn the_side_that_connects_may_come_first() {
     let late = format!("dpdk:net_memif0,role=server,socket={socket}");
     transfer(PLAIN, &late, "1M", &[]);
     early.stop(Signal::SIGTERM);
+    let socket = folder.file("v");
+    let early = serve(PLAIN, &format!("dpdk:net_vhost0,iface={socket},client=1"), &[]);
+    let late = format!("dpdk:net_virtio_user0,path={socket},server=1");
+    transfer(PLAIN, &late, "1M", &[]);
+    // vhost connects again by itself.
+    transfer(PLAIN, &late, "1M", &["--down"]);
+    early.stop(Signal::SIGTERM);
     eventually("nothing is left", || std::fs::read_dir(&folder.path).unwrap().count() == 0);
 }

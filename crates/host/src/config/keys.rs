@@ -62,7 +62,7 @@ pub const KEYS: &[Key] = &[
     key("buffers", "small-len", "Bytes of a buffer for ordinary frames, 256 to 65664.", to!(pool.small_len = |v: &Value<'_, '_>| v.number(256..=65_664))),
     key("buffers", "large-count", "How many buffers for long frames.", to!(pool.large_count = |v: &Value<'_, '_>| v.number(8..=MAX))),
 
-    key("ports", "port", "What it is: \"tap:NAME\", \"tun:NAME\", \"loop\" or \"pcap:FILE\", with options behind commas.",
+    key("ports", "port", "What it is: \"tap:NAME\", \"tun:NAME\", \"loop\", \"pcap:FILE\" or \"dpdk:DEVICE\", with options behind commas.",
         |s, v| port(s, v, |port, v| { port.port = Some(v.parsed()?); Ok(()) })),
     key("ports", "name", "The interface's name. Without it: tap0, loop0 and so on.",
         |s, v| port(s, v, |port, v| { port.name = Some(v.text()?); Ok(()) })),
