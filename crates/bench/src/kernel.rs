@@ -103,7 +103,8 @@ impl<R: Clone + Default + Send + 'static> Watch<R> {
             looked_in_vain: Duration::ZERO,
             busy: Duration::ZERO,
             cpu_looked_at: Instant::ZERO,
-            reported: now,
+            // The first report comes at once: those who watch see that there is something.
+            reported: Instant::ZERO,
             rounds: 0,
             sleeps: 0,
         })

@@ -142,8 +142,10 @@ struct Serving<'a> {
 fn busy(now: &[CoreReport<ServerReport>], before: &[ServerReport]) -> (f64, Option<Cost>) {
     let (mut busy, mut all, mut requests, mut cycles) = (0, 0, 0, 0);
     for (index, report) in now.iter().map(|report| &report.app).enumerate() {
-        let (was_busy, from, asked, counter) =
-            before.get(index).map_or((Span::ZERO, report.from, 0, 0), |r| (r.busy, r.at, r.requests, r.cycles));
+        let (was_busy, from, asked, counter) = before
+            .get(index)
+            .filter(|r| r.at > r.from)
+            .map_or((Span::ZERO, report.from, 0, 0), |r| (r.busy, r.at, r.requests, r.cycles));
         busy += (report.busy - was_busy).as_nanos();
         all += report.at.since(from).as_nanos();
         requests += report.requests.saturating_sub(asked);
@@ -151,6 +153,13 @@ fn busy(now: &[CoreReport<ServerReport>], before: &[ServerReport]) -> (f64, Opti
     }
     let share = if all > 0 { busy as f64 / all as f64 } else { 0.0 };
     (share, Cost::of(Span::from_nanos(busy), cycles, Span::from_nanos(all), requests))
+}
+
+impl Serving<'_> {
+    /// What a core told the last time, if it has told anything.
+    fn before(&self, core: usize) -> Option<&ServerReport> {
+        self.last.get(core).filter(|report| report.at > report.from)
+    }
 }
 
 impl Watch<ServerReport> for Serving<'_> {
@@ -173,7 +182,7 @@ impl Watch<ServerReport> for Serving<'_> {
             .iter()
             .enumerate()
             .map(|(index, report)| {
-                let (from, requests) = self.last.get(index).map_or((report.app.from, 0), |r| (r.at, r.requests));
+                let (from, requests) = self.before(index).map_or((report.app.from, 0), |r| (r.at, r.requests));
                 let seconds = report.app.at.since(from).as_nanos() as f64 / 1e9;
                 per_second(report.app.requests.saturating_sub(requests), seconds)
             })
