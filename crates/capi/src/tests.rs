@@ -5,6 +5,8 @@ use core::mem::zeroed;
 use core::ptr::{null, null_mut};
 use std::collections::HashSet;
 
+use clearway_base::Rng;
+
 use crate::buf::*;
 use crate::config::*;
 use crate::count::*;
@@ -390,4 +392,168 @@ fn the_reasons_to_drop_a_packet_end() {
     }
     assert!(at > 20, "{at} reasons");
     free(stack);
+}
+
+/// A frame that a stack sent, lent to another one.
+struct Frame {
+    bytes: Vec<u8>,
+    released: *mut u64,
+}
+
+/// # Safety
+/// `owner` is a frame out of [`lend`].
+unsafe extern "C" fn give_back(owner: *mut c_void) {
+    // SAFETY: the count outlives every frame.
+    unsafe {
+        let frame = Box::from_raw(owner.cast::<Frame>());
+        *frame.released += 1;
+    }
+}
+
+fn lend(bytes: Vec<u8>, released: *mut u64) -> cw_packet {
+    let frame = Box::leak(Box::new(Frame { bytes, released }));
+    let (data, len) = (frame.bytes.as_mut_ptr(), frame.bytes.len() as u32);
+    let owner = core::ptr::from_mut(frame).cast();
+    cw_packet { data, len, release: Some(give_back), owner, ..packet(&mut probe(null_mut(), &[])) }
+}
+
+/// A wire that refuses now and then.
+struct Wire {
+    rng: Rng,
+    room: Vec<u8>,
+    frames: Vec<Vec<u8>>,
+}
+
+/// # Safety
+/// `ctx` leads to a [`Wire`].
+unsafe extern "C" fn reserve(ctx: *mut c_void, _iface: u16, len: u32) -> *mut u8 {
+    // SAFETY: as promised.
+    let wire = unsafe { &mut *ctx.cast::<Wire>() };
+    if wire.rng.below(8) == 0 {
+        return null_mut();
+    }
+    wire.room = vec![0xa5; len as usize];
+    wire.room.as_mut_ptr()
+}
+
+/// # Safety
+/// `ctx` leads to a [`Wire`], `meta` to what it says.
+unsafe extern "C" fn commit(ctx: *mut c_void, _iface: u16, len: u32, _meta: *const cw_tx_meta) {
+    // SAFETY: as promised.
+    let wire = unsafe { &mut *ctx.cast::<Wire>() };
+    wire.frames.push(wire.room[..len as usize].to_vec());
+}
+
+/// What one random call came to; any status will do, as long as there is one.
+fn any_call(stack: *mut cw_stack, rng: &mut Rng, now: u64, handles: &mut Vec<u64>) {
+    let one = |rng: &mut Rng| match rng.below(4) {
+        0 => rng.below(6) << 32 | rng.below(20),
+        _ if handles.is_empty() => 0,
+        _ => handles[rng.below(handles.len() as u64) as usize],
+    };
+    let handle = one(rng);
+    let (mut new, mut n, mut data, mut room) = (0, 0, null(), [0u8; 3_000]);
+    let len = rng.below(3_000) as usize;
+    let place = |rng: &mut Rng, last| cw_endpoint { addr: cw_ipv4(10, 0, 0, last), port: rng.below(4) as u16 * 7 };
+    // SAFETY: all of them lead to what they say.
+    unsafe {
+        let last = 1 + rng.below(3) as u8;
+        let (near, far) = (place(rng, 2), place(rng, last));
+        match rng.below(22) {
+            0 => _ = cw_listen(stack, &near, rng.below(3) as u32, 1, null(), &mut new),
+            1 | 2 => _ = cw_connect(stack, now, null(), &far, 2, null(), &mut new),
+            3 | 4 => _ = cw_accept(stack, handle, 3, &mut new),
+            5 => _ = cw_udp_bind(stack, &near, 4, &mut new),
+            6 => _ = cw_udp_send(stack, handle, &far, room.as_ptr(), len),
+            7 => _ = cw_udp_recv(stack, handle, room.as_mut_ptr(), len, &mut n, null_mut()),
+            8 | 9 => _ = cw_send(stack, handle, room.as_ptr(), len, &mut n),
+            10 => _ = cw_recv(stack, handle, room.as_mut_ptr(), len, &mut n),
+            11 => {
+                if cw_peek(stack, handle, &mut data, &mut n) == CW_OK {
+                    assert!(core::slice::from_raw_parts(data, n).len() == n && n > 0);
+                    assert_eq!(cw_consumed(stack, handle, n), CW_OK);
+                }
+            }
+            12 => _ = cw_shutdown(stack, handle),
+            13 => _ = cw_close(stack, handle),
+            14 => _ = cw_abort(stack, handle),
+            15 => _ = cw_unlisten(stack, handle),
+            16 => _ = cw_udp_close(stack, handle),
+            17 => _ = cw_conn_info_get(stack, handle, &mut zeroed()),
+            18 => _ = cw_set_up(stack, 0, u8::from(rng.below(20) > 0)),
+            19 => _ = cw_failure(stack, handle),
+            20 => _ = cw_set_token(stack, handle, 9),
+            _ => _ = cw_next_deadline(stack, &mut new),
+        }
+    }
+    // A time of the last kind names nothing, which is as good as any other number here.
+    if new != 0 {
+        handles.push(new);
+    }
+}
+
+#[test]
+fn any_calls_in_any_order_end_with_a_status_and_every_packet_comes_back() {
+    for seed in 0..20 {
+        let mut rng = Rng::seed(seed);
+        let stacks = [with_interface(), with_interface()];
+        let (mut now, mut lent, mut released) = (0, 0u64, 0u64);
+        let mut wires = [0, 1].map(|n| Wire { rng: Rng::seed(100 + n), room: Vec::new(), frames: Vec::new() });
+        let mut handles = [Vec::new(), Vec::new()];
+        // SAFETY: all of them lead to what they say.
+        unsafe {
+            assert_eq!(cw_add_address(stacks[0], 0, 0, cw_ipv4(10, 0, 0, 1), 24), CW_OK);
+            assert_eq!(cw_remove_address(stacks[0], 0, cw_ipv4(10, 0, 0, 2)), CW_OK);
+        }
+        for _ in 0..3_000 {
+            // Most of the time a little goes by, sometimes minutes, and now and then it runs backwards.
+            now = match rng.below(100) {
+                0 => now / 2,
+                1..=3 => now + rng.below(60_000) * 1_000_000,
+                _ => now + rng.below(1_000_000),
+            };
+            let side = rng.below(2) as usize;
+            any_call(stacks[side], &mut rng, now, &mut handles[side]);
+            if rng.below(3) > 0 {
+                continue;
+            }
+            let mut event = cw_event { kind: 0, what: 0, handle: 0, token: 0 };
+            let sink = cw_sink {
+                ctx: core::ptr::from_mut(&mut wires[side]).cast(),
+                reserve: Some(reserve),
+                commit: Some(commit),
+            };
+            // SAFETY: as above; the packets are good until they are given back.
+            unsafe {
+                let packets: Vec<cw_packet> = wires[1 - side]
+                    .frames
+                    .drain(..)
+                    .map(|mut frame| {
+                        if rng.below(10) == 0 {
+                            let at = rng.below(frame.len() as u64) as usize;
+                            frame[at] ^= 1 << rng.below(8);
+                        }
+                        lend(frame, &mut released)
+                    })
+                    .collect();
+                lent += packets.len() as u64;
+                assert_eq!(cw_ingest(stacks[side], now, packets.as_ptr(), packets.len()), CW_OK);
+                assert_eq!(cw_expire(stacks[side], now), CW_OK);
+                while cw_next_event(stacks[side], &mut event) == CW_OK {
+                    assert!((1..=3).contains(&event.kind) && event.handle != 0, "{event:?}");
+                }
+                let emitted = cw_emit(stacks[side], now, &sink);
+                assert!(emitted == CW_OK || emitted == CW_AGAIN, "{emitted:?}");
+            }
+        }
+        let mut counters = cw_counters::default();
+        for stack in stacks {
+            // SAFETY: as above.
+            assert_eq!(unsafe { cw_counters_get(stack, &mut counters) }, CW_OK);
+            assert!(counters.delivered > 0, "seed {seed}: nothing happened: {counters:?}");
+            free(stack);
+        }
+        assert!(lent > 100, "seed {seed}: {lent} packets");
+        assert_eq!(released, lent, "seed {seed}");
+    }
 }
