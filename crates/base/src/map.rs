@@ -88,6 +88,7 @@ impl FlowMap {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn search(&self, hash: u64) -> Option<u32> {
         self.find(hash, |_| true)

@@ -229,6 +229,7 @@ impl<E: Env> Tcp<E> {
         self.prefetch_other(flow);
     }
 
+    #[cold]
     #[inline(never)]
     fn prefetch_other(&self, flow: FlowRef) {
         let index = flow.index() as usize;
@@ -290,6 +291,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Takes a segment. `flow` is what [`Tcp::lookup`] said; an earlier segment of the same burst may have made it wrong. `buf` holds the payload.
+    #[cold]
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn on_segment(
@@ -313,6 +315,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// A segment that is not for an open connection, or whose flow was not where it seemed to be.
+    #[cold]
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     fn on_other_segment(
@@ -381,6 +384,8 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Puts the connection on the lists that its marks ask for, and ends it when they say so.
+    #[cold]
+    #[inline(never)]
     fn settle(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
         self.settle_here(now, config, counters, index);
     }

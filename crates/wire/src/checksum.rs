@@ -80,33 +80,40 @@ pub(crate) const fn folded(sum: u64) -> u16 {
 
 /// From this many bytes on the vector loop pays for its start and its end; below, additions with carry are quicker.
 const WIDE_FROM: usize = 256;
-/// Bytes summed in one go of the loop.
-const STRIDE: usize = 32;
 
+/// Adds `a` and `b` and the carry of the addition before, and says what is carried on: the shape that LLVM makes one instruction of.
 #[inline(always)]
-fn word(bytes: &[u8; STRIDE], at: usize) -> u128 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u128::from(u64::from_ne_bytes(word))
+const fn add_with_carry(a: u64, b: u64, carry: bool) -> (u64, bool) {
+    let (sum, first) = a.overflowing_add(b);
+    let (sum, second) = sum.overflowing_add(carry as u64);
+    (sum, first | second)
 }
 
-/// The sum of few bytes: 64-bit words into 128 bits, an addition and the addition of its carry for each.
+/// Takes the first `N` bytes off `rest`, a multiple of 8, and adds them: a chain of additions with carry, whose last carry is counted apart.
 #[inline(always)]
-fn sum_short(bytes: &[u8]) -> Sum {
-    let mut sum = 0u128;
-    let mut rest = bytes;
-    while let Some((words, after)) = rest.split_first_chunk::<STRIDE>() {
-        sum += word(words, 0) + word(words, 8) + word(words, 16) + word(words, 24);
-        rest = after;
+fn add_chunk<const N: usize>(sum: &mut u64, carries: &mut u64, rest: &mut &[u8]) -> bool {
+    let Some((chunk, after)) = rest.split_first_chunk::<N>() else { return false };
+    let mut carry = false;
+    for word in chunk.chunks_exact(8) {
+        let word = word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+        (*sum, carry) = add_with_carry(*sum, word, carry);
     }
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        sum += u128::from(u64::from_ne_bytes(*word));
-        rest = after;
-    }
+    *carries += u64::from(carry);
+    *rest = after;
+    true
+}
+
+/// The sum of few bytes, on top of `start`.
+#[inline(always)]
+fn sum_short(start: Sum, bytes: &[u8]) -> Sum {
+    let (mut sum, mut carries, mut rest) = (start.0, 0, bytes);
+    while add_chunk::<64>(&mut sum, &mut carries, &mut rest) {}
+    add_chunk::<32>(&mut sum, &mut carries, &mut rest);
+    while add_chunk::<8>(&mut sum, &mut carries, &mut rest) {}
     if !rest.is_empty() {
-        sum += u128::from(sum_tail(rest));
+        carries += sum_tail(rest);
     }
-    Sum(sum as u64).combine(Sum((sum >> 64) as u64))
+    Sum(sum).combine(Sum(carries))
 }
 
 /// The sum of a header of known length, a multiple of 4: additions without carry, as many as there are words.
@@ -150,7 +157,13 @@ fn add_halves(halves: &mut (u64, u64), word: &[u8]) {
 /// The ones-complement sum of `bytes`; an odd last byte counts as the high half of a word (RFC 1071 1).
 #[inline(always)]
 pub fn sum(bytes: &[u8]) -> Sum {
-    if bytes.len() < WIDE_FROM { sum_short(bytes) } else { sum_wide(bytes) }
+    sum_from(Sum::ZERO, bytes)
+}
+
+/// The sum of `bytes` and what `start` sums up: an even number of bytes, or a pseudo header.
+#[inline(always)]
+pub fn sum_from(start: Sum, bytes: &[u8]) -> Sum {
+    if bytes.len() < WIDE_FROM { sum_short(start, bytes) } else { sum_wide(bytes).combine(start) }
 }
 
 #[inline(never)]
@@ -201,13 +214,13 @@ pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: Proto, len: u16) -> Sum {
 /// The checksum of a whole TCP, UDP or ICMPv6 message whose own checksum field is zero.
 #[inline]
 pub fn transport(src: &Addr, dst: &Addr, proto: Proto, message: &[u8]) -> u16 {
-    pseudo(src, dst, proto, message.len() as u32).combine(sum(message)).finish()
+    sum_from(pseudo(src, dst, proto, message.len() as u32), message).finish()
 }
 
 /// Whether a TCP, UDP or ICMPv6 message with its checksum in place is unharmed.
 #[inline]
 pub fn transport_is_valid(src: &Addr, dst: &Addr, proto: Proto, message: &[u8]) -> bool {
-    pseudo(src, dst, proto, message.len() as u32).combine(sum(message)).is_valid()
+    sum_from(pseudo(src, dst, proto, message.len() as u32), message).is_valid()
 }
 
 /// What stands in the checksum field when the device finishes the checksum: the folded sum of the pseudo header alone, not complemented,

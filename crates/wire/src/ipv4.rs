@@ -72,7 +72,7 @@ impl PlainTcp<'_> {
     pub fn checksum_is_valid(&self) -> bool {
         // The total length fits 16 bits.
         let len = self.segment.len() as u16;
-        checksum::pseudo_v4(self.src, self.dst, Proto::TCP, len).combine(checksum::sum(self.segment)).is_valid()
+        checksum::sum_from(checksum::pseudo_v4(self.src, self.dst, Proto::TCP, len), self.segment).is_valid()
     }
 }
 

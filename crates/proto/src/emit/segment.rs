@@ -80,7 +80,7 @@ pub(crate) fn send_segment<S: Sink>(
             pseudo.fold()
         } else {
             // Zero and all ones mean the same to who checks; `finish` writes the latter.
-            match pseudo.combine(checksum::sum(l4)).finish() {
+            match checksum::sum_from(pseudo, l4).finish() {
                 0 => 0xffff,
                 sum => sum,
             }

@@ -112,6 +112,7 @@ impl<B: Buf> ChainRx<B> {
     }
 
     /// Puts node `i`, whose bytes lie at `position`, among those that the queue has.
+    #[cold]
     #[inline(never)]
     fn link(&mut self, queue: &mut ChainQueue, i: u32, position: u32) {
         let before = self.place(queue, position);
@@ -233,6 +234,7 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 }
 
 impl<B: Buf> ChainRx<B> {
+    #[cold]
     #[inline(never)]
     fn consume_on(&mut self, queue: &mut ChainQueue, n: u32) {
         let mut n = n.min(queue.unread);

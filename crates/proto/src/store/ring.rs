@@ -125,6 +125,7 @@ impl TxStore for RingTx {
 }
 
 impl RingTx {
+    #[cold]
     #[inline(never)]
     fn consume_on(&mut self, queue: &mut TxQueue, n: u32) {
         let n = n.min(queue.len);
@@ -154,6 +155,7 @@ impl RingTx {
         true
     }
 
+    #[cold]
     #[inline(never)]
     fn write_on(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
         let mut rest = &bytes[..bytes.len().min(self.limit.saturating_sub(queue.len) as usize)];
@@ -180,6 +182,7 @@ impl RingTx {
         written
     }
 
+    #[cold]
     #[inline(never)]
     fn peek_on(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
         if at >= queue.len {

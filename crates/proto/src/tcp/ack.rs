@@ -85,6 +85,7 @@ pub(crate) fn digest<E: Env>(
 }
 
 /// The window changes to `wnd`.
+#[cold]
 #[inline(never)]
 fn take_window<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, wnd: u32) {
     let more = wnd > c.snd.wnd;
@@ -171,6 +172,7 @@ fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: 
 }
 
 /// The congestion window was in use, and `acked` of the `before` bytes in flight have arrived.
+#[cold]
 #[inline(never)]
 fn grow<E: Env>(now: Instant, c: &mut Conn<E>, acked: u32, before: u32, rtt_sample: Option<Duration>) {
     let info = AckInfo {
@@ -188,6 +190,7 @@ fn grow<E: Env>(now: Instant, c: &mut Conn<E>, acked: u32, before: u32, rtt_samp
 }
 
 /// An ACK that tells of losses, or may.
+#[cold]
 #[inline(never)]
 fn digest_signs<E: Env>(
     now: Instant,

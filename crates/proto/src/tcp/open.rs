@@ -80,6 +80,7 @@ pub(crate) fn on_segment<E: Env>(
 }
 
 /// Any segment that is not what everybody expects.
+#[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 fn on_other<E: Env>(

@@ -44,12 +44,13 @@ pub(crate) fn emit_conn<E: Env, S: Sink>(
 ) -> Turn {
     match plain::emit(now, c, p, config, out) {
         Some(Ok(())) => Turn::Done,
-        Some(Err(why)) => end_turn(now, c, p, config, Err(why)),
+        Some(Err(why)) => cannot(now, c, p, config, why),
         None => emit_any(now, c, p, config, out),
     }
 }
 
 /// Any turn that is not one plain segment.
+#[cold]
 #[inline(never)]
 fn emit_any<E: Env, S: Sink>(
     now: Instant,
@@ -66,6 +67,13 @@ fn emit_any<E: Env, S: Sink>(
         emit_data(now, c, p, config, out)
     };
     end_turn(now, c, p, config, result)
+}
+
+/// The quick way out was shut.
+#[cold]
+#[inline(never)]
+fn cannot<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, config: &Config, why: OutError) -> Turn {
+    end_turn(now, c, p, config, Err(why))
 }
 
 /// What became of a turn, and what has to be done about it when nothing could leave.

@@ -13,6 +13,7 @@ use crate::event::ConnEvents;
 use crate::store::{Env, RxStore};
 
 /// Step 7: the payload of a segment whose sequence number, reset, SYN and ACK were looked at.
+#[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn step_7_text<E: Env>(
