@@ -48,7 +48,7 @@ pub(crate) fn digest_plain<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<
         digest_progress(now, c, p, cx, seg.ack);
     }
     if sets_window {
-        if wnd > c.snd.wnd && (c.marks.has(Marks::PERSIST) || has_unsent(c, p)) {
+        if wnd > c.snd.wnd {
             take_window(now, c, p, wnd);
         }
         c.set_window(wnd, seg.seq, seg.ack);
@@ -159,14 +159,15 @@ fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: 
     if let Some(sample) = sample {
         c.rtt.on_sample(sample, before, c.mss);
     }
-    c.recovery.on_progress(una);
     if cwnd_limited {
         grow(now, c, acked, before, sample);
     } else {
         c.cc.pause();
     }
     rearm(now, c, cx, Signal::Nothing);
-    if has_unsent(c, p) {
+    let has_more =
+        if c.marks.has(Marks::SHUT) { has_unsent(c, p) } else { p.tx.len(&c.tx) > c.snd.nxt.since(c.snd.una) };
+    if has_more {
         c.wants_turn();
     }
 }
@@ -263,10 +264,44 @@ fn digest_signs<E: Env>(
 /// SND.UNA moves; the bytes below it are given back.
 #[inline(always)]
 fn take_acked<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
+    const SPECIAL: Marks = Marks::SHUT.with(Marks::SEND_URGENT).with(Marks::WANT_ROOM).with(Marks::SNDBUF_LIMITED);
+    if c.marks.any(SPECIAL) {
+        return take_acked_of_special(now, c, p, acked, una);
+    }
+    p.tx.consume(&mut c.tx, acked);
+    una_moves(c, una);
+}
+
+/// SND.UNA moves to `una`, and what must stay close to it follows now and then.
+#[inline(always)]
+fn una_moves<E: Env>(c: &mut Conn<E>, una: Seq) {
+    if (una.0 ^ c.snd.una.0) >> LAP_SHIFT != 0 {
+        una_laps(c, una);
+    }
+    c.snd.una = una;
+    // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
+    // that is too short for a late ACK would else fire again and again.
+    c.tries = 0;
+}
+
+/// SND.UNA passes an eighth of the circle. What lies behind it is as good as at it until it is half a circle behind.
+const LAP_SHIFT: u32 = 29;
+
+#[cold]
+fn una_laps<E: Env>(c: &mut Conn<E>, una: Seq) {
+    c.una_wraps = c.una_wraps.wrapping_add(u16::from(una.0 < c.snd.una.0));
+    c.snd_ahead.small = c.snd_ahead.small.max(una);
+    if c.recovery.is_calm() {
+        c.recovery.keep_close(una);
+    }
+}
+
+/// As [`take_acked`], for a connection that is being closed, or whose owner waits for room, or that has urgent data to send.
+#[inline(never)]
+fn take_acked_of_special<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
     let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
-    c.una_wraps = c.una_wraps.wrapping_add(u16::from(una.0 < c.snd.una.0));
-    c.snd.una = una;
+    una_moves(c, una);
     if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.le(una) {
         c.marks.clear(Marks::SEND_URGENT);
     }
@@ -279,10 +314,6 @@ fn take_acked<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, acked: u3
             c.limited_by(now, p, Marks::default());
         }
     }
-    c.snd_ahead.small = c.snd_ahead.small.max(una);
-    // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
-    // that is too short for a late ACK would else fire again and again.
-    c.tries = 0;
 }
 
 /// Loss recovery and congestion control hear of it.

@@ -22,8 +22,8 @@ use crate::config::Congestion;
 mod cubic;
 mod reno;
 
-pub(crate) use cubic::Cubic;
-pub(crate) use reno::Reno;
+use cubic::Cubic;
+use reno::Reno;
 
 /// No window grows beyond this: RFC 7323 2.3 lets no peer offer more than 2^30 bytes.
 pub(crate) const MAX_CWND: u32 = 1 << 30;
@@ -102,6 +102,7 @@ impl Window {
         counted - step
     }
 
+    #[inline(always)]
     fn on_sent(&mut self, una: Seq, nxt: Seq) {
         let flight = nxt.since(una);
         let full = flight.saturating_add(self.mss()) > self.cwnd;
@@ -133,34 +134,45 @@ impl Window {
 
 /// The congestion control of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cc {
+pub(crate) struct Cc {
+    window: Window,
+    law: Law,
+}
+
+/// By which law the window grows and shrinks.
+#[derive(Clone, Copy, Debug)]
+enum Law {
     /// NewReno (RFC 5681, 6582).
-    Reno(Reno),
+    Reno,
     /// CUBIC (RFC 9438).
     Cubic(Cubic),
+}
+
+impl Law {
+    fn new(kind: Congestion) -> Law {
+        match kind {
+            Congestion::Reno => Law::Reno,
+            Congestion::Cubic => Law::Cubic(Cubic::new()),
+        }
+    }
 }
 
 impl Cc {
     /// For a connection that has just been established, with payloads of at most `mss` bytes and `iw` segments of initial window.
     pub(crate) fn new(kind: Congestion, mss: u16, iw: u8) -> Cc {
-        Cc::over(kind, Window::new(mss, iw))
-    }
-
-    fn over(kind: Congestion, window: Window) -> Cc {
-        match kind {
-            Congestion::Reno => Cc::Reno(Reno::new(window)),
-            Congestion::Cubic => Cc::Cubic(Cubic::new(window)),
-        }
+        Cc { window: Window::new(mss, iw), law: Law::new(kind) }
     }
 
     /// New data left; `una` and `nxt` as they are after it. A burst may be told as one.
+    #[inline(always)]
     pub(crate) fn on_sent(&mut self, una: Seq, nxt: Seq) {
-        self.window_mut().on_sent(una, nxt);
+        self.window.on_sent(una, nxt);
     }
 
     /// Whether the window was what held the sender back in this round trip: what belongs into [`AckInfo::cwnd_limited`].
+    #[inline(always)]
     pub(crate) fn is_limited(&self) -> bool {
-        self.window().is_limited()
+        self.window.is_limited()
     }
 
     /// An ACK arrived outside fast recovery. The window grows by what was newly acknowledged, if it was in use.
@@ -168,16 +180,16 @@ impl Cc {
         if ack.acked == 0 {
             return;
         }
-        match self {
-            Cc::Reno(reno) => reno.on_ack(ack),
-            Cc::Cubic(cubic) => cubic.on_ack(ack, rtt),
+        match &mut self.law {
+            Law::Reno => Reno::on_ack(&mut self.window, ack),
+            Law::Cubic(cubic) => cubic.on_ack(&mut self.window, ack, rtt),
         }
     }
 
     /// An ACK arrived outside fast recovery while the window was not in use: what [`Cc::on_ack`] does with it.
     #[inline(always)]
     pub(crate) fn pause(&mut self) {
-        if let Cc::Cubic(cubic) = self {
+        if let Law::Cubic(cubic) = &mut self.law {
             cubic.pause();
         }
     }
@@ -187,25 +199,25 @@ impl Cc {
     /// The ACKs of one burst are digested together before anything is sent, so the flight of this moment may be a fraction of what the path
     /// carried. The most that was in flight in this round trip is the FlightSize that RFC 5681 equation 4 means.
     pub(crate) fn on_loss(&mut self, flight: u32) {
-        let flight = flight.max(self.window().used.min(self.window().cwnd));
-        match self {
-            Cc::Reno(reno) => reno.on_loss(flight),
-            Cc::Cubic(cubic) => cubic.on_loss(flight),
+        let flight = flight.max(self.window.used.min(self.window.cwnd));
+        match &mut self.law {
+            Law::Reno => Reno::on_loss(&mut self.window, flight),
+            Law::Cubic(cubic) => cubic.on_loss(&mut self.window, flight),
         }
     }
 
     /// Fast recovery is over with `flight` bytes outstanding. The window is not opened so far that a burst would leave (RFC 6582 3.2, step 3).
     pub(crate) fn on_recovered(&mut self, flight: u32) {
-        let w = self.window_mut();
+        let w = &mut self.window;
         w.cwnd = w.ssthresh.min(flight.max(w.mss()).saturating_add(w.mss())).min(MAX_CWND);
     }
 
     /// The retransmission timer ran out with `flight` bytes outstanding: one segment, then slow start (RFC 5681 3.1).
     /// `again`: it did so before for the same data, and ssthresh was cut then.
     pub(crate) fn on_rto(&mut self, flight: u32, again: bool) {
-        match self {
-            Cc::Reno(reno) => reno.on_rto(flight, again),
-            Cc::Cubic(cubic) => cubic.on_rto(flight, again),
+        match &mut self.law {
+            Law::Reno => Reno::on_rto(&mut self.window, flight, again),
+            Law::Cubic(cubic) => cubic.on_rto(&mut self.window, flight, again),
         }
     }
 
@@ -215,10 +227,10 @@ impl Cc {
         // A shorter gap is what every burst leaves whose ACKs are digested together before anything is sent; starting CUBIC's stretch anew in
         // each would keep a small window small for ever.
         if idle > rto {
-            if let Cc::Cubic(cubic) = self {
+            if let Law::Cubic(cubic) = &mut self.law {
                 cubic.pause();
             }
-            let w = self.window_mut();
+            let w = &mut self.window;
             w.cwnd = w.cwnd.min(w.initial());
             w.credit = 0;
         }
@@ -226,7 +238,7 @@ impl Cc {
 
     /// The path takes segments of another size. The window stays as many bytes, but never less than one segment.
     pub(crate) fn set_mss(&mut self, mss: u16) {
-        let w = self.window_mut();
+        let w = &mut self.window;
         w.mss = mss.max(1);
         w.cwnd = w.cwnd.max(w.mss());
         w.ssthresh = w.ssthresh.max(2 * w.mss());
@@ -235,61 +247,45 @@ impl Cc {
     /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them answer a whole piece with one ACK.
     /// Slow start may then grow by that much for one ACK, instead of by two segments: as much as we sent as one.
     pub(crate) fn set_burst(&mut self, bytes: u32) {
-        let w = self.window_mut();
+        let w = &mut self.window;
         w.ack_limit = u8::try_from(bytes / w.mss()).unwrap_or(u8::MAX).max(ACK_LIMIT);
     }
 
     /// Another algorithm takes over the window as it is.
     pub(crate) fn switch(&mut self, kind: Congestion) {
         if self.kind() != kind {
-            *self = Cc::over(kind, *self.window());
+            self.law = Law::new(kind);
         }
     }
 
     /// Bytes that may be in flight.
     #[inline]
     pub(crate) fn cwnd(&self) -> u32 {
-        self.window().cwnd
+        self.window.cwnd
     }
 
     /// The slow-start threshold; `u32::MAX` before the first loss.
     pub(crate) fn ssthresh(&self) -> u32 {
-        self.window().ssthresh
+        self.window.ssthresh
     }
 
     /// The payload size that it reckons with.
     #[cfg(test)]
     pub(crate) fn mss(&self) -> u16 {
-        self.window().mss
+        self.window.mss
     }
 
     /// Whether the window is below the slow-start threshold.
     #[cfg(test)]
     pub(crate) fn in_slow_start(&self) -> bool {
-        self.window().in_slow_start()
+        self.window.in_slow_start()
     }
 
     /// Which algorithm it is.
     pub(crate) fn kind(&self) -> Congestion {
-        match self {
-            Cc::Reno(_) => Congestion::Reno,
-            Cc::Cubic(_) => Congestion::Cubic,
-        }
-    }
-
-    #[inline]
-    fn window(&self) -> &Window {
-        match self {
-            Cc::Reno(reno) => &reno.window,
-            Cc::Cubic(cubic) => &cubic.window,
-        }
-    }
-
-    #[inline]
-    fn window_mut(&mut self) -> &mut Window {
-        match self {
-            Cc::Reno(reno) => &mut reno.window,
-            Cc::Cubic(cubic) => &mut cubic.window,
+        match self.law {
+            Law::Reno => Congestion::Reno,
+            Law::Cubic(_) => Congestion::Cubic,
         }
     }
 }

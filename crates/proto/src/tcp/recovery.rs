@@ -128,13 +128,12 @@ impl Recovery {
         self.phase == Phase::Open && self.dupacks == 0
     }
 
-    /// What [`Recovery::on_ack`] does for an ACK of new data, up to `una`, while all is calm and there is no scoreboard.
-    #[inline(always)]
-    pub(crate) fn on_progress(&mut self, una: Seq) {
+    /// Whoever gives no ACK of new data to [`Recovery::on_ack`], because all is calm and there is no scoreboard, calls this at least once in a
+    /// quarter of the circle: what lies behind SND.UNA means nothing as long as it does lie behind, and the circle would turn it into the future.
+    pub(crate) fn keep_close(&mut self, una: Seq) {
         self.rxt = self.rxt.max(una);
         self.lost = self.lost.max(una);
         if una.gt(self.recover) {
-            // Kept close behind, or the circle would turn it into the future.
             self.recover = una - 1;
         }
     }

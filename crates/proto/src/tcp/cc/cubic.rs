@@ -27,7 +27,6 @@ const FARTHEST_MS: i64 = 1 << 20;
 /// CUBIC's state beyond the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cubic {
-    pub(super) window: Window,
     /// W_max in bytes: where the curve is flat.
     w_max: u32,
     /// cwnd_prior in bytes: the window before the last loss.
@@ -45,34 +44,33 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    pub(super) fn new(window: Window) -> Cubic {
-        Cubic { window, w_max: 0, prior: 0, w_est: 0, k_ms: 0, epoch: 0, rest: 0, running: false }
+    pub(super) fn new() -> Cubic {
+        Cubic { w_max: 0, prior: 0, w_est: 0, k_ms: 0, epoch: 0, rest: 0, running: false }
     }
 
-    pub(super) fn on_ack(&mut self, ack: &AckInfo, rtt: &Rtt) {
+    pub(super) fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, rtt: &Rtt) {
         if !ack.cwnd_limited {
             // RFC 9438 5.8: time without congestion control being what limits must not let the curve run on.
             self.pause();
             return;
         }
         let mut acked = ack.acked;
-        if self.window.in_slow_start() {
+        if w.in_slow_start() {
             self.running = false;
-            acked = self.window.slow_start(acked);
+            acked = w.slow_start(acked);
         }
-        if acked > 0 && !self.window.in_slow_start() {
-            self.avoid(acked.min(self.window.cwnd), ack.now, rtt.srtt().unwrap_or(Duration::ZERO));
+        if acked > 0 && !w.in_slow_start() {
+            self.avoid(w, acked.min(w.cwnd), ack.now, rtt.srtt().unwrap_or(Duration::ZERO));
         }
     }
 
     /// One ACK in congestion avoidance (4.2–4.5).
-    fn avoid(&mut self, acked: u32, now: Instant, srtt: Duration) {
+    fn avoid(&mut self, w: &mut Window, acked: u32, now: Instant, srtt: Duration) {
         if !self.running {
-            self.begin(now);
+            self.begin(w, now);
         }
         let t_ms = i64::from(ticks(now).wrapping_sub(self.epoch)) * (1 << TICK_SHIFT) / 1_000_000;
-        self.estimate(acked);
-        let w = &mut self.window;
+        self.estimate(w, acked);
         if cubic_at(self.w_max, t_ms - i64::from(self.k_ms), w.mss) < self.w_est {
             // 4.3: Reno would do better here, as on short and slow paths.
             w.cwnd = w.cwnd.max(self.w_est);
@@ -89,8 +87,7 @@ impl Cubic {
     }
 
     /// A stretch of congestion avoidance begins at the present window: the curve is laid so that it passes through it now.
-    fn begin(&mut self, now: Instant) {
-        let w = &mut self.window;
+    fn begin(&mut self, w: &mut Window, now: Instant) {
         self.running = true;
         self.epoch = ticks(now);
         self.rest = 0;
@@ -106,8 +103,7 @@ impl Cubic {
     }
 
     /// W_est grows as Reno would, with the smaller step that makes up for cutting less on loss (4.3, equation 4).
-    fn estimate(&mut self, acked: u32) {
-        let w = &mut self.window;
+    fn estimate(&mut self, w: &mut Window, acked: u32) {
         // alpha = 3 (1 - beta) / (1 + beta) = 9/17 for beta = 0.7, and 1 from the old window on.
         let worth = if self.w_est < self.prior { u64::from(acked) * 9 / 17 } else { u64::from(acked) };
         w.credit = w.credit.saturating_add(worth as u32);
@@ -122,26 +118,26 @@ impl Cubic {
         self.running = false;
     }
 
-    pub(super) fn on_loss(&mut self, flight: u32) {
-        self.remember();
-        self.window.cut(seven_tenths(flight));
-        self.window.cwnd = self.window.ssthresh;
+    pub(super) fn on_loss(&mut self, w: &mut Window, flight: u32) {
+        self.remember(w);
+        w.cut(seven_tenths(flight));
+        w.cwnd = w.ssthresh;
     }
 
-    pub(super) fn on_rto(&mut self, flight: u32, again: bool) {
+    pub(super) fn on_rto(&mut self, w: &mut Window, flight: u32, again: bool) {
         if !again {
-            self.remember();
-            self.window.cut(seven_tenths(flight));
+            self.remember(w);
+            w.cut(seven_tenths(flight));
         }
         // 4.8: the first congestion avoidance after a timeout has K = 0 and begins flat.
         self.w_max = 0;
         self.running = false;
-        self.window.collapse();
+        w.collapse();
     }
 
     /// Where the loss was (4.6), or below it when the window had not come back there: another flow wants room (fast convergence, 4.7).
-    fn remember(&mut self) {
-        let cwnd = self.window.cwnd;
+    fn remember(&mut self, w: &Window) {
+        let cwnd = w.cwnd;
         self.w_max = if cwnd < self.w_max { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
         self.prior = cwnd;
         self.running = false;

@@ -4,21 +4,13 @@ use super::{MAX_CWND, Window};
 use crate::tcp::ack::AckInfo;
 
 /// Reno's state is the window alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reno {
-    pub(super) window: Window,
-}
+pub(super) struct Reno;
 
 impl Reno {
-    pub(super) fn new(window: Window) -> Reno {
-        Reno { window }
-    }
-
-    pub(super) fn on_ack(&mut self, ack: &AckInfo) {
+    pub(super) fn on_ack(w: &mut Window, ack: &AckInfo) {
         if !ack.cwnd_limited {
             return;
         }
-        let w = &mut self.window;
         let mut acked = ack.acked;
         if w.in_slow_start() {
             acked = w.slow_start(acked);
@@ -34,16 +26,16 @@ impl Reno {
         }
     }
 
-    pub(super) fn on_loss(&mut self, flight: u32) {
+    pub(super) fn on_loss(w: &mut Window, flight: u32) {
         // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
-        self.window.cut(flight / 2);
-        self.window.cwnd = self.window.ssthresh;
+        w.cut(flight / 2);
+        w.cwnd = w.ssthresh;
     }
 
-    pub(super) fn on_rto(&mut self, flight: u32, again: bool) {
+    pub(super) fn on_rto(w: &mut Window, flight: u32, again: bool) {
         if !again {
-            self.window.cut(flight / 2);
+            w.cut(flight / 2);
         }
-        self.window.collapse();
+        w.collapse();
     }
 }

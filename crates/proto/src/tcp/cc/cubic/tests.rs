@@ -74,17 +74,15 @@ fn run(cc: &mut Cc, now: &mut Instant, rtt_ms: u64, rounds: usize) -> alloc::vec
 /// A connection whose window was `window` when it lost something.
 fn after_loss(window: u32) -> Cc {
     let mut cc = Cc::new(Congestion::Cubic, MSS as u16, 10);
-    if let Cc::Cubic(c) = &mut cc {
-        c.window.cwnd = window;
-    }
+    cc.window.cwnd = window;
     cc.on_loss(window);
     cc
 }
 
 fn inside(cc: &Cc) -> &Cubic {
-    match cc {
-        Cc::Cubic(c) => c,
-        Cc::Reno(_) => unreachable!(),
+    match &cc.law {
+        Law::Cubic(c) => c,
+        Law::Reno => unreachable!(),
     }
 }
 
