@@ -28,6 +28,13 @@ pub trait Buf {
     /// Keeps only the first `len` bytes (nothing changes when there are fewer).
     fn truncate(&mut self, len: usize);
 
+    /// Keeps only `len` bytes behind the first `front`.
+    #[inline]
+    fn narrow(&mut self, front: usize, len: usize) {
+        self.trim_front(front);
+        self.truncate(len);
+    }
+
     /// How many bytes of memory the buffer holds on to, however few are left of the packet. Receive windows are
     /// honest only when they count this (a one-byte segment in a 2 KiB buffer costs 2 KiB).
     fn footprint(&self) -> usize {

@@ -10,6 +10,7 @@ use crate::Table;
 
 /// The name of a flow: both endpoints, as seen from here, and the routing table they live in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub(crate) struct FlowKey {
     /// Our address.
     pub local: Addr,
@@ -37,6 +38,49 @@ impl FlowKey {
     pub(crate) fn remote_endpoint(&self) -> Endpoint {
         Endpoint::new(self.remote, self.remote_port)
     }
+}
+
+/// The name of a flow of IPv4, as it is read off a packet and hashed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FlowV4 {
+    /// The peer's address above ours.
+    both: u64,
+    /// As [`FlowKey::ends`].
+    ends: u64,
+}
+
+impl FlowV4 {
+    /// No flow.
+    pub(crate) const NONE: FlowV4 = FlowV4 { both: 0, ends: 0 };
+
+    /// `ports` are those of a received packet as they stand: the peer's, then ours.
+    #[inline(always)]
+    pub(crate) fn new(local: [u8; 4], remote: [u8; 4], ports: u32, table: Table) -> FlowV4 {
+        FlowV4 { both: both(local, remote), ends: u64::from(table.0) << 32 | u64::from(ports) }
+    }
+
+    /// Whether `key` names the same flow.
+    #[inline(always)]
+    pub(crate) fn is(&self, key: &FlowKey) -> bool {
+        // Both addresses of a flow are of the same family.
+        both(key.local.v4_octets(), key.remote.v4_octets()) == self.both && key.ends() == self.ends && key.local.is_v4()
+    }
+
+    /// The name that any flow has.
+    pub(crate) fn key(&self) -> FlowKey {
+        FlowKey {
+            local: Addr::v4((self.both as u32).to_le_bytes()),
+            remote: Addr::v4(((self.both >> 32) as u32).to_le_bytes()),
+            local_port: self.ends as u16,
+            remote_port: (self.ends >> 16) as u16,
+            table: Table((self.ends >> 32) as u16),
+        }
+    }
+}
+
+#[inline(always)]
+fn both(local: [u8; 4], remote: [u8; 4]) -> u64 {
+    u64::from(u32::from_le_bytes(remote)) << 32 | u64::from(u32::from_le_bytes(local))
 }
 
 /// The phase of life that a flow is in: each has records and a slab of its own.
@@ -136,7 +180,8 @@ impl Flows {
     #[inline]
     pub(crate) fn hash(&self, key: &FlowKey) -> u64 {
         if key.local.is_v4() {
-            return self.hash_v4(key.local.v4_octets(), key.remote.v4_octets(), key);
+            let both = both(key.local.v4_octets(), key.remote.v4_octets());
+            return self.hash_v4(&FlowV4 { both, ends: key.ends() });
         }
         let ends = key.ends();
         let halves = |addr: &Addr| {
@@ -147,11 +192,10 @@ impl Flows {
         sip_1_3(self.key, [a, b, c, d], ends)
     }
 
-    /// As [`Flows::hash`], for a flow of IPv4 whose addresses are at hand.
+    /// As [`Flows::hash`], for a flow of IPv4.
     #[inline(always)]
-    pub(crate) fn hash_v4(&self, local: [u8; 4], remote: [u8; 4], key: &FlowKey) -> u64 {
-        let both = u64::from(u32::from_le_bytes(remote)) << 32 | u64::from(u32::from_le_bytes(local));
-        sip_1_3(self.key, [both], key.ends())
+    pub(crate) fn hash_v4(&self, name: &FlowV4) -> u64 {
+        sip_1_3(self.key, [name.both], name.ends)
     }
 
     /// The first record whose hash is like this one's: almost always the right one.
@@ -216,6 +260,29 @@ mod tests {
             known.write(remote.wire_bytes());
             known.write(&[80, 0, 0xdc, 0xfe, 3, 0]);
             assert_eq!(flows.hash(&key), known.finish());
+        }
+    }
+
+    #[test]
+    fn the_short_name_of_a_flow_says_as_much_as_the_long_one() {
+        let flows = Flows::new(1, (1, 2));
+        let name = FlowV4::new([10, 0, 0, 1], [192, 0, 2, 77], 0xfedc_0050, Table(3));
+        let key = name.key();
+        assert_eq!(key.local_endpoint(), Endpoint::new(Addr::v4([10, 0, 0, 1]), 80));
+        assert_eq!(key.remote_endpoint(), Endpoint::new(Addr::v4([192, 0, 2, 77]), 0xfedc));
+        assert_eq!(key.table, Table(3));
+        assert_eq!(flows.hash(&key), flows.hash_v4(&name));
+        assert!(name.is(&key));
+        let mapped = |addr: Addr| Addr::v6(core::array::from_fn(|i| if i < 12 { 0x20 } else { addr.octets()[i] }));
+        for other in [
+            FlowKey { local: key.remote, ..key },
+            FlowKey { remote: key.local, ..key },
+            FlowKey { local_port: 81, ..key },
+            FlowKey { remote_port: 81, ..key },
+            FlowKey { table: Table(0), ..key },
+            FlowKey { local: mapped(key.local), remote: mapped(key.remote), ..key },
+        ] {
+            assert!(!name.is(&other), "{other:?}");
         }
     }
 }

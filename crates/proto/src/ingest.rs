@@ -10,12 +10,13 @@ use alloc::boxed::Box;
 
 use clearway_base::Instant;
 use clearway_pkt::{BURST, Buf, Burst, Checksum, Iface, RxMeta};
+use clearway_wire::tcp::Plain;
 use clearway_wire::{Addr, EtherType, Malformed, Proto, eth, ipv4, ipv6, tcp};
 
 use crate::Table;
 use crate::config::Config;
 use crate::counters::Drop;
-use crate::flow::{FlowKey, FlowRef};
+use crate::flow::{FlowKey, FlowRef, FlowV4};
 use crate::frag::Fragments;
 use crate::iface::Interface;
 use crate::ip::Ip;
@@ -39,6 +40,8 @@ enum Class {
     Refused(Drop),
     /// Is a segment with a good checksum; the rest of [`Look`] says more.
     Tcp,
+    /// The same over IPv4, with the flow's name in [`Look::v4`].
+    TcpV4,
 }
 
 /// A packet that was looked at and waits for its turn.
@@ -49,6 +52,7 @@ struct Look {
     /// Where the segment lies in the frame, TCP header first.
     start: u32,
     len: u32,
+    v4: FlowV4,
     key: FlowKey,
 }
 
@@ -58,6 +62,7 @@ impl Look {
         flow: None,
         start: 0,
         len: 0,
+        v4: FlowV4::NONE,
         key: FlowKey { local: Addr::ANY_V4, remote: Addr::ANY_V4, local_port: 0, remote_port: 0, table: Table(0) },
     };
 }
@@ -108,61 +113,131 @@ impl<E: Env> Stack<E> {
         on_drop: &mut dyn FnMut(Drop, &RxMeta, &[u8]),
         keep_head: bool,
     ) {
-        let mut bytes_in = 0;
-        let Stack { ip, tcp, scratch, .. } = self;
-        let mut ours = Ours::default();
-        for (at, look) in scratch.looks.iter_mut().enumerate().take(burst.len()) {
-            look.class = Class::Slow;
-            if let Some((buf, meta)) = burst.peek(at) {
-                bytes_in += buf.bytes().len() as u64;
-                classify(ip, tcp, buf.bytes(), meta, look, &mut ours);
-            }
-        }
+        let bytes_in = self.classify_all(burst);
         self.counters.ip.packets_in += burst.len() as u64;
         self.counters.ip.bytes_in += bytes_in;
+        let mut delivered = 0;
         for at in 0..burst.len() {
-            let Some((buf, meta)) = burst.take(at) else { continue };
+            let Some((buf, meta)) = burst.peek(at) else { continue };
+            let meta = *meta;
             let mut snapped = 0;
             if keep_head {
                 snapped = buf.bytes().len().min(SNAP);
                 self.scratch.snap[..snapped].copy_from_slice(&buf.bytes()[..snapped]);
             }
-            match self.deliver(now, at, &meta, buf) {
-                Ok(()) => self.counters.ip.delivered += 1,
+            let result = match self.deliver_plain(now, burst, at) {
+                Some(result) => result,
+                None => self.deliver(now, burst, at),
+            };
+            match result {
+                Ok(()) => delivered += 1,
                 Err(why) => {
                     self.counters.dropped(why);
                     on_drop(why, &meta, &self.scratch.snap[..snapped]);
                 }
             }
         }
+        self.counters.ip.delivered += delivered;
         burst.reset();
     }
 
-    #[inline]
-    fn deliver(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
+    /// Looks at every packet of the burst; says how many bytes there are in all.
+    #[inline(never)]
+    fn classify_all(&mut self, burst: &Burst<E::Buf>) -> u64 {
+        let mut bytes_in = 0;
+        let Stack { ip, tcp, scratch, .. } = self;
+        let mut ours = Ours::default();
+        for (at, look) in scratch.looks.iter_mut().enumerate().take(burst.len()) {
+            look.class = Class::Slow;
+            if let Some((buf, meta)) = burst.peek(at) {
+                let frame = buf.bytes();
+                bytes_in += frame.len() as u64;
+                classify(ip, tcp, frame, meta, look, &mut ours);
+            }
+        }
+        bytes_in
+    }
+
+    /// Delivers a segment that its connection expects. None: it is something else, and nothing has changed.
+    #[inline(always)]
+    fn deliver_plain(&mut self, now: Instant, burst: &mut Burst<E::Buf>, at: usize) -> Option<Result<(), Drop>> {
+        let look = self.scratch.looks.get(at)?;
+        let is_v4 = match look.class {
+            Class::TcpV4 => true,
+            Class::Tcp => false,
+            _ => return None,
+        };
+        let (buf, meta) = burst.peek(at)?;
+        let (start, size) = (look.start as usize, meta.segment_size);
+        let segment = buf.bytes().get(start..start + look.len as usize)?;
+        let Some(seg) = tcp::plain_with_stamps(segment) else {
+            return self.deliver_without_options(now, burst, at, is_v4);
+        };
+        self.deliver_expected(now, burst, at, is_v4, size, &seg)
+    }
+
+    #[inline(never)]
+    fn deliver_without_options(
+        &mut self,
+        now: Instant,
+        burst: &mut Burst<E::Buf>,
+        at: usize,
+        is_v4: bool,
+    ) -> Option<Result<(), Drop>> {
+        let look = self.scratch.looks.get(at)?;
+        let (buf, meta) = burst.peek(at)?;
+        let (start, size) = (look.start as usize, meta.segment_size);
+        let seg = tcp::plain_without_options(buf.bytes().get(start..start + look.len as usize)?)?;
+        self.deliver_expected(now, burst, at, is_v4, size, &seg)
+    }
+
+    #[inline(always)]
+    fn deliver_expected(
+        &mut self,
+        now: Instant,
+        burst: &mut Burst<E::Buf>,
+        at: usize,
+        is_v4: bool,
+        segment_size: u16,
+        seg: &Plain,
+    ) -> Option<Result<(), Drop>> {
+        let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
+        let look = scratch.looks.get(at)?;
+        let len = look.len - u32::from(seg.header_len);
+        let index =
+            tcp_side.plain(look.flow, |key| if is_v4 { look.v4.is(key) } else { look.key == *key }, seg, len)?;
+        let front = look.start as usize + usize::from(seg.header_len);
+        let mut cx = Cx { config, counters, replies, ip };
+        let payload = || {
+            let (mut buf, _) = burst.take(at)?;
+            buf.narrow(front, len as usize);
+            Some(buf)
+        };
+        let result = tcp_side.on_plain(now, &mut cx, index, seg, segment_size, len, payload);
+        if len == 0 {
+            burst.take(at);
+        }
+        Some(result)
+    }
+
+    /// Delivers any packet.
+    #[cold]
+    #[inline(never)]
+    fn deliver(&mut self, now: Instant, burst: &mut Burst<E::Buf>, at: usize) -> Result<(), Drop> {
+        let Some((mut buf, meta)) = burst.take(at) else { return Ok(()) };
         let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
-        match look.class {
-            Class::Tcp => {
-                let start = look.start as usize;
-                let segment = buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]);
-                let mut cx = Cx { config, counters, replies, ip };
-                if let Some(seg) = tcp::plain(segment) {
-                    let len = look.len - u32::from(seg.header_len);
-                    if let Some(index) = tcp_side.plain(look.flow, &look.key, &seg, len) {
-                        buf.trim_front(start + usize::from(seg.header_len));
-                        buf.truncate(len as usize);
-                        return tcp_side.on_plain(now, &mut cx, index, &seg, meta, buf, len);
-                    }
-                }
-                let seg = tcp::parse(segment)?;
-                buf.trim_front(start + usize::from(seg.header_len));
-                buf.truncate(look.len as usize - usize::from(seg.header_len));
-                tcp_side.on_segment(now, &mut cx, &look.key, look.flow, &seg, meta, buf)
-            }
-            Class::Refused(why) => Err(why),
-            Class::Slow => self.slow(now, meta, buf),
-        }
+        let key = match look.class {
+            Class::Refused(why) => return Err(why),
+            Class::Slow => return self.slow(now, &meta, buf),
+            Class::Tcp => look.key,
+            Class::TcpV4 => look.v4.key(),
+        };
+        let start = look.start as usize;
+        let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
+        let mut cx = Cx { config, counters, replies, ip };
+        buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
+        tcp_side.on_segment(now, &mut cx, &key, look.flow, &seg, &meta, buf)
     }
 }
 
@@ -220,16 +295,16 @@ fn classify_plain<E: Env>(
     if first == 0 || first == 127 || first >= 224 {
         return;
     }
-    let (src, dst) = (Addr::v4(plain.src), Addr::v4(plain.dst));
     let here = Ours { iface: meta.iface, addr: plain.dst };
     if *known != here {
-        let ours = ip.locals.find(interface.table, meta.iface, &dst);
+        let ours = ip.locals.find(interface.table, meta.iface, &Addr::v4(plain.dst));
         if !ours.is_some_and(|l| l.kind == Kind::Unicast) || plain.dst[0] == 127 {
             return;
         }
         *known = here;
     }
-    if ip.locals.find(interface.table, meta.iface, &src).is_some() {
+    if ip.locals.may_end_in(plain.src[3]) && ip.locals.find(interface.table, meta.iface, &Addr::v4(plain.src)).is_some()
+    {
         return;
     }
     look.start += ipv4::HEADER_LEN as u32;
@@ -239,30 +314,27 @@ fn classify_plain<E: Env>(
         Checksum::Bad => false,
         Checksum::Unknown => interface.offloads.trusted_link || plain.checksum_is_valid(),
     };
-    look.class = if !is_sound {
-        Class::Refused(if meta.checksum == Checksum::Bad {
+    if !is_sound {
+        look.class = Class::Refused(if meta.checksum == Checksum::Bad {
             Drop::DeviceBadChecksum
         } else {
             Malformed::TcpBadChecksum.into()
-        })
-    } else if plain.src_port == 0 || plain.dst_port == 0 {
-        Class::Refused(Drop::PortZero)
-    } else if plain.src_port == plain.dst_port && plain.src == plain.dst {
-        Class::Refused(Drop::Land)
-    } else {
-        Class::Tcp
-    };
-    if let Class::Tcp = look.class {
-        look.key = FlowKey {
-            local: dst,
-            remote: src,
-            local_port: plain.dst_port,
-            remote_port: plain.src_port,
-            table: interface.table,
-        };
-        look.flow = tcp_side.lookup_v4(plain.dst, plain.src, &look.key);
-        tcp_side.prefetch(look.flow);
+        });
+        return;
     }
+    let (src_port, dst_port) = (plain.src_port(), plain.dst_port());
+    if src_port == 0 || dst_port == 0 {
+        look.class = Class::Refused(Drop::PortZero);
+        return;
+    }
+    if src_port == dst_port && plain.src == plain.dst {
+        look.class = Class::Refused(Drop::Land);
+        return;
+    }
+    look.class = Class::TcpV4;
+    look.v4 = FlowV4::new(plain.dst, plain.src, plain.ports, interface.table);
+    look.flow = tcp_side.lookup_v4(&look.v4);
+    tcp_side.prefetch(look.flow);
 }
 
 /// Any other packet, be it a segment over IPv6 or nothing that belongs here.

@@ -84,10 +84,15 @@ impl Locals {
         self.index(scope_of(table, iface, addr), addr).and_then(|index| self.entries.get(index))
     }
 
+    /// Whether an address that ends in the byte `last` may be ours: most strangers' are refused by that alone.
+    #[inline(always)]
+    pub(crate) fn may_end_in(&self, last: u8) -> bool {
+        self.last_bytes[usize::from(last >> 6)] >> (last & 63) & 1 != 0
+    }
+
     #[inline(always)]
     fn index(&self, scope: u32, addr: &Addr) -> Option<usize> {
-        let last = addr.octets()[15];
-        if self.last_bytes[usize::from(last >> 6)] >> (last & 63) & 1 == 0 {
+        if !self.may_end_in(addr.octets()[15]) {
             return None;
         }
         let mut at = self.home(scope, addr);

@@ -50,7 +50,7 @@ use crate::counters::{Counters, Drop};
 use crate::emit::IpOut;
 use crate::error::Failure;
 use crate::event::Event;
-use crate::flow::{FlowKey, FlowRef, Flows, LifePhase, MAX_INDEX};
+use crate::flow::{FlowKey, FlowRef, FlowV4, Flows, LifePhase, MAX_INDEX};
 use crate::icmp::IcmpError;
 use crate::ingest::BufferMaker;
 use crate::ip::Ip;
@@ -213,10 +213,10 @@ impl<E: Env> Tcp<E> {
         self.flows.candidate(self.flows.hash(key))
     }
 
-    /// As [`Tcp::lookup`], for a flow of IPv4 whose addresses are at hand.
+    /// As [`Tcp::lookup`], for a flow of IPv4.
     #[inline(always)]
-    pub(crate) fn lookup_v4(&self, local: [u8; 4], remote: [u8; 4], key: &FlowKey) -> Option<FlowRef> {
-        self.flows.candidate(self.flows.hash_v4(local, remote, key))
+    pub(crate) fn lookup_v4(&self, name: &FlowV4) -> Option<FlowRef> {
+        self.flows.candidate(self.flows.hash_v4(name))
     }
 
     /// Asks the processor for the record, so that it is here when the segment is delivered.
@@ -256,16 +256,23 @@ impl<E: Env> Tcp<E> {
         self.flows.find(self.flows.hash(key), |at| self.is_at(at, key))
     }
 
-    /// The place of the open connection at `flow`, if it is that of `key` and `seg` with `len` bytes is what it expects.
+    /// The place of the open connection at `flow`, if `is_it` knows its name and `seg` with `len` bytes is what it expects.
     #[inline(always)]
-    pub(crate) fn plain(&self, flow: Option<FlowRef>, key: &FlowKey, seg: &Plain, len: u32) -> Option<u32> {
+    pub(crate) fn plain(
+        &self,
+        flow: Option<FlowRef>,
+        is_it: impl FnOnce(&FlowKey) -> bool,
+        seg: &Plain,
+        len: u32,
+    ) -> Option<u32> {
         let at = flow.filter(|at| at.phase() == LifePhase::Open)?;
         let c = self.open.by_index(at.index())?;
         // What is established is not detached.
-        (open::is_plain(c, seg, len) && c.key == *key).then_some(at.index())
+        (open::is_plain(c, seg, len) && is_it(&c.key)).then_some(at.index())
     }
 
-    /// Takes a segment that [`Tcp::plain`] found a place for.
+    /// Takes a segment that [`Tcp::plain`] found a place for. `buf` gives its payload of `len` bytes, which a device may have joined out of segments of
+    /// `segment_size`.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn on_plain(
@@ -274,14 +281,14 @@ impl<E: Env> Tcp<E> {
         cx: &mut Cx<'_>,
         index: u32,
         seg: &Plain,
-        meta: &RxMeta,
-        buf: E::Buf,
+        segment_size: u16,
         len: u32,
+        buf: impl FnOnce() -> Option<E::Buf>,
     ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
         self.now = now;
         cx.counters.tcp.segs_in += 1;
-        let result = open::on_plain(now, c, &mut self.pools, cx, seg, meta, buf, len);
+        let result = open::on_plain(now, c, &mut self.pools, cx, seg, segment_size, len, buf);
         if c.marks.any(UNSETTLED) {
             self.settle(now, cx.config, cx.counters, index);
         } else if !c.events.is_empty() && c.is_owned() && !c.owner.is_linked() {

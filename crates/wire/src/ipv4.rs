@@ -58,15 +58,25 @@ pub struct PlainTcp<'a> {
     pub src: [u8; 4],
     /// Destination address.
     pub dst: [u8; 4],
-    /// Source port.
-    pub src_port: u16,
-    /// Destination port.
-    pub dst_port: u16,
+    /// The source port in the upper half, the destination port in the lower: as they stand.
+    pub ports: u32,
     /// The segment, at least a TCP header long, without padding.
     pub segment: &'a [u8],
 }
 
 impl PlainTcp<'_> {
+    /// Source port.
+    #[inline(always)]
+    pub fn src_port(&self) -> u16 {
+        (self.ports >> 16) as u16
+    }
+
+    /// Destination port.
+    #[inline(always)]
+    pub fn dst_port(&self) -> u16 {
+        self.ports as u16
+    }
+
     /// Whether the segment's checksum is right.
     #[inline(always)]
     pub fn checksum_is_valid(&self) -> bool {
@@ -87,8 +97,7 @@ pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
     (is_plain && checksum::sum_words(header).is_valid()).then(|| PlainTcp {
         src: [header[12], header[13], header[14], header[15]],
         dst: [header[16], header[17], header[18], header[19]],
-        src_port: u16_at(ports, 0),
-        dst_port: u16_at(ports, 2),
+        ports: u32::from_be_bytes(*ports),
         segment,
     })
 }

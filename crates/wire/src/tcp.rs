@@ -172,7 +172,7 @@ impl Segment {
         payload_len as u32 + self.flags.syn() as u32 + self.flags.fin() as u32
     }
 
-    /// What [`plain`] reads.
+    /// What [`plain_with_stamps`] reads, or [`plain_without_options`].
     #[inline]
     pub const fn plain(&self) -> Plain {
         let Segment { seq, ack, flags, header_len, wnd, opts, .. } = *self;
@@ -226,7 +226,7 @@ pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
     }
 }
 
-/// What [`plain`] reads of a header.
+/// What [`plain_with_stamps`] and [`plain_without_options`] read of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plain {
     /// SEG.SEQ.
@@ -243,27 +243,35 @@ pub struct Plain {
     pub ts: Option<(u32, u32)>,
 }
 
-/// Reads a header that has no options or the timestamps that RFC 7323 appendix A recommends, without the ports and the urgent pointer. None: it
+/// Reads a header that has the timestamps that RFC 7323 appendix A recommends and no other options, without the ports and the urgent pointer. None: it
 /// is another, and [`parse`] reads it.
 #[inline(always)]
-pub fn plain(bytes: &[u8]) -> Option<Plain> {
-    let with = |h: &[u8; HEADER_LEN], header_len: usize, ts| Plain {
+pub fn plain_with_stamps(bytes: &[u8]) -> Option<Plain> {
+    let (h, options) = bytes.first_chunk::<TS_HEADER_LEN>()?.split_first_chunk::<HEADER_LEN>()?;
+    if h[12] >> 4 != (TS_HEADER_LEN / 4) as u8 || options.get(..4) != Some(&NOP_NOP_TS) {
+        return None;
+    }
+    let ts = |at: usize| options.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b));
+    Some(plain_of(h, TS_HEADER_LEN, Some((ts(4), ts(8)))))
+}
+
+/// As [`plain_with_stamps`], for a header without options.
+#[inline(always)]
+pub fn plain_without_options(bytes: &[u8]) -> Option<Plain> {
+    let h = bytes.first_chunk::<HEADER_LEN>()?;
+    (h[12] >> 4 == (HEADER_LEN / 4) as u8).then(|| plain_of(h, HEADER_LEN, None))
+}
+
+#[inline(always)]
+fn plain_of(h: &[u8; HEADER_LEN], header_len: usize, ts: Option<(u32, u32)>) -> Plain {
+    Plain {
         seq: Seq(u32_at(h, 4)),
         ack: Seq(u32_at(h, 8)),
         flags: Flags(h[13]),
         header_len: header_len as u8,
         wnd: u16_at(h, 14),
         ts,
-    };
-    if let Some((h, options)) = bytes.first_chunk::<TS_HEADER_LEN>().and_then(|h| h.split_first_chunk::<HEADER_LEN>()) {
-        if usize::from(h[12] >> 4) * 4 == TS_HEADER_LEN && options[..4] == NOP_NOP_TS {
-            let ts =
-                |at: usize| options.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b));
-            return Some(with(h, TS_HEADER_LEN, Some((ts(4), ts(8)))));
-        }
     }
-    let h = bytes.first_chunk::<HEADER_LEN>()?;
-    (usize::from(h[12] >> 4) * 4 == HEADER_LEN).then(|| with(h, HEADER_LEN, None))
 }
 
 /// The options of a segment one by one, as they stand in its header. Empty when the header is malformed.

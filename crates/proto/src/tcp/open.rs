@@ -28,7 +28,7 @@ pub(crate) fn is_plain<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     is_predicted(c, seg, len) && says_news && c.sack.is_none() && c.recovery.is_calm()
 }
 
-/// A segment that [`is_plain`]. `buf` holds its payload of `len` bytes.
+/// A segment that [`is_plain`]. `buf` gives its payload of `len` bytes.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn on_plain<E: Env>(
@@ -37,18 +37,19 @@ pub(crate) fn on_plain<E: Env>(
     p: &mut Pools<E>,
     cx: &mut Cx<'_>,
     seg: &Plain,
-    meta: &RxMeta,
-    buf: E::Buf,
+    segment_size: u16,
     len: u32,
+    buf: impl FnOnce() -> Option<E::Buf>,
 ) -> Result<(), Drop> {
     c.segs_in = c.segs_in.wrapping_add(1);
     ack::digest_plain(now, c, p, cx, seg);
-    heard(now, c, seg);
+    heard_plain(now, c, seg);
     if len == 0 {
         return Ok(());
     }
-    text::learn_size(c, meta, len);
-    text::count(now, c, meta, len);
+    text::learn_size(c, segment_size, len);
+    text::count(now, c, segment_size, len);
+    let Some(buf) = buf() else { return Ok(()) };
     text::in_order(now, c, p, cx, seg.flags, buf, len)
 }
 
@@ -72,8 +73,8 @@ pub(crate) fn on_segment<E: Env>(
         if len == 0 {
             return Ok(());
         }
-        text::learn_size(c, meta, len);
-        text::count(now, c, meta, len);
+        text::learn_size(c, meta.segment_size, len);
+        text::count(now, c, meta.segment_size, len);
         return text::in_order(now, c, p, cx, seg.flags, buf, len);
     }
     on_other(now, c, p, cx, seg, meta, buf, len)
@@ -94,7 +95,7 @@ fn on_other<E: Env>(
     len: u32,
 ) -> Result<(), Drop> {
     if len > 0 {
-        text::count(now, c, meta, len);
+        text::count(now, c, meta.segment_size, len);
     }
     match c.state {
         State::Closed | State::Listen | State::TimeWait => return Err(Drop::TcpAfterClose),
@@ -146,6 +147,22 @@ fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Plain) {
     if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
         // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
         // Without an owner this holds too, or written bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
+        c.tries = 0;
+        c.marks.clear(Marks::PROBING);
+    }
+}
+
+/// What [`heard`] comes down to for a segment that [`is_plain`]: it has timestamps when they are in use, and its own is not older.
+#[inline(always)]
+fn heard_plain<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Plain) {
+    c.heard = Ms::of(now);
+    if let Some((val, _)) = seg.ts {
+        if seg.seq.le(c.rcv.acked) {
+            c.ts_recent = val;
+            c.recent_at = minutes(now);
+        }
+    }
+    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
         c.tries = 0;
         c.marks.clear(Marks::PROBING);
     }

@@ -42,7 +42,7 @@ pub(crate) fn step_7_text<E: Env>(
         buf.truncate((cut.front + cut.len) as usize);
         buf.trim_front(cut.front as usize);
     }
-    learn_size(c, meta, len);
+    learn_size(c, meta.segment_size, len);
     let start = seg.seq + cut.front;
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
         return out_of_order(c, p, Span::with_len(start, cut.len), buf);
@@ -89,8 +89,8 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
 
 /// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
 #[inline]
-pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
-    let size = if meta.segment_size == 0 { len } else { u32::from(meta.segment_size) };
+pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, segment_size: u16, len: u32) {
+    let size = if segment_size == 0 { len } else { u32::from(segment_size) };
     if size > u32::from(c.rcv_mss) {
         c.rcv_mss = size.min(u32::from(c.our_mss.max(c.rcv_mss))) as u16;
     }
@@ -98,10 +98,10 @@ pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, meta: &RxMeta, len: u32) {
 
 /// Counts a segment with `len` bytes of payload, or as many as a device joined into it.
 #[inline]
-pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, meta: &RxMeta, len: u32) {
+pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, len: u32) {
     c.data_heard = Ms::of(now);
     c.data_segs_in = c.data_segs_in.wrapping_add(1);
-    let size = u32::from(meta.segment_size);
+    let size = u32::from(segment_size);
     if size != 0 && len > size {
         let more = len.div_ceil(size) - 1;
         c.data_segs_in = c.data_segs_in.wrapping_add(more);

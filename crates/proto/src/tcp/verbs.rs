@@ -300,15 +300,22 @@ impl<E: Env> Tcp<E> {
         let Some(handle) = Self::handle(id) else { return };
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return };
         self.pools.rx.consume(&mut c.rx, n);
-        if c.marks.has(Marks::RECV_URGENT) && c.rcv_ahead.urgent.le(c.read_to(&self.pools.rx)) {
-            c.marks.clear(Marks::RECV_URGENT);
+        if c.marks.has(Marks::RECV_URGENT) {
+            c.reads_past_urgent(&self.pools.rx);
         }
-        if c.window_suffices(&self.pools.rx, config) {
-            return;
+        if !c.window_suffices(&self.pools.rx, config) {
+            self.tell_window(config, counters, id.index());
         }
+    }
+
+    /// The owner has read, and the peer may have to be told of the room.
+    #[cold]
+    #[inline(never)]
+    fn tell_window(&mut self, config: &Config, counters: &mut Counters, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
         if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
             c.ack_now();
-            self.settle(self.now, config, counters, id.index());
+            self.settle(self.now, config, counters, index);
         }
     }
 
@@ -480,6 +487,14 @@ impl<E: Env> Conn<E> {
     fn read_to(&self, rx: &E::Rx) -> clearway_wire::Seq {
         let fin = u32::from(self.marks.has(Marks::PEER_FIN));
         self.rcv.nxt - fin - rx.unread(&self.rx)
+    }
+
+    /// Forgets the urgent mark when the owner has read past it.
+    #[cold]
+    fn reads_past_urgent(&mut self, rx: &E::Rx) {
+        if self.rcv_ahead.urgent.le(self.read_to(rx)) {
+            self.marks.clear(Marks::RECV_URGENT);
+        }
     }
 
     /// Bytes written and never sent.

@@ -175,7 +175,7 @@ fn a_plain_segment_is_read_as_the_checks_read_it() {
         let (plain, ip) = (plain_tcp(&bytes).unwrap(), check(&bytes, true).unwrap());
         assert_eq!((Addr::v4(plain.src), Addr::v4(plain.dst)), (ip.src(), ip.dst()));
         assert_eq!(plain.segment, ip.payload());
-        assert_eq!((plain.src_port, plain.dst_port), (u16_at(&[bytes[20], bytes[21]], 0), 0x0707));
+        assert_eq!((plain.src_port(), plain.dst_port()), (u16_at(&[bytes[20], bytes[21]], 0), 0x0707));
         assert!(plain.checksum_is_valid());
         bytes[25] ^= 1;
         assert!(!plain_tcp(&bytes).unwrap().checksum_is_valid());

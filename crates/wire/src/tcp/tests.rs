@@ -50,6 +50,29 @@ fn a_header_comes_back_as_it_was_written() {
 }
 
 #[test]
+fn a_plain_header_is_read_as_the_whole_reading_says() {
+    let stamped =
+        Segment { opts: TcpOptions { ts: Some((1, 0xff00_0002)), ..TcpOptions::NONE }, header_len: 32, ..SEGMENT };
+    let mut bytes = bytes_of(&stamped);
+    bytes.extend([7; 9]);
+    assert_eq!(plain_with_stamps(&bytes), Some(stamped.plain()));
+    assert_eq!(plain_without_options(&bytes), None);
+    assert_eq!(plain_with_stamps(&bytes[..31]), None, "cut short");
+    // Another layout of the same options, and other options of the same length.
+    assert_eq!(plain_with_stamps(&with_list(&[8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1])), None);
+    assert_eq!(plain_with_stamps(&with_list(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2])), None);
+    assert_eq!(plain_with_stamps(&with_list(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 1, 1])), None);
+
+    let bare = bytes_of(&SEGMENT);
+    assert_eq!(plain_without_options(&bare), Some(SEGMENT.plain()));
+    assert_eq!(plain_with_stamps(&bare), None);
+    assert_eq!(plain_without_options(&bare[..19]), None, "cut short");
+    assert_eq!(plain_without_options(&with_list(&[1, 1, 1, 1])), None);
+    let short = [&bare[..12], &[0x40], &bare[13..]].concat();
+    assert_eq!(plain_without_options(&short), None, "a header of 16 bytes");
+}
+
+#[test]
 fn timestamps_alone_take_the_recommended_layout() {
     let opts = TcpOptions { ts: Some((1, 0xff00_0002)), ..TcpOptions::NONE };
     let segment = Segment { opts, header_len: 32, ..SEGMENT };

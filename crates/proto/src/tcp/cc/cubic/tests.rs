@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{Cubic, cube_root, cubic_at, k_ms};
 use crate::config::Congestion;
 use crate::tcp::cc::tests::ack;
-use crate::tcp::cc::{Cc, MAX_CWND};
+use crate::tcp::cc::{Cc, Law, MAX_CWND};
 use crate::tcp::rtt::Rtt;
 
 const MSS: u32 = 1000;
