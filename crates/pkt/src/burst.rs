@@ -54,6 +54,12 @@ impl<B: Buf> Burst<B> {
         self.slots.get(index)?.as_ref()
     }
 
+    /// The packets, the oldest first; None for one that was taken.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = Option<&(B, RxMeta)>> {
+        self.slots.iter().take(self.len).map(Option::as_ref)
+    }
+
     /// Takes the packet at `index` out; the others keep their places until [`Burst::clear`].
     #[inline]
     pub fn take(&mut self, index: usize) -> Option<(B, RxMeta)> {

@@ -146,13 +146,17 @@ impl<E: Env> Stack<E> {
     fn classify_all(&mut self, burst: &Burst<E::Buf>) -> u64 {
         let mut bytes_in = 0;
         let Stack { ip, tcp, scratch, .. } = self;
-        let mut ours = Ours::default();
-        for (at, look) in scratch.looks.iter_mut().enumerate().take(burst.len()) {
+        let mut known = Known { iface: None, interface: None, ours: NO_V4 };
+        for (look, packet) in scratch.looks.iter_mut().zip(burst.iter()) {
             look.class = Class::Slow;
-            if let Some((buf, meta)) = burst.peek(at) {
-                let frame = buf.bytes();
-                bytes_in += frame.len() as u64;
-                classify(ip, tcp, frame, meta, look, &mut ours);
+            let Some((buf, meta)) = packet else { continue };
+            let frame = buf.bytes();
+            bytes_in += frame.len() as u64;
+            if known.iface != Some(meta.iface) {
+                known = Known { iface: Some(meta.iface), interface: ip.interface(meta.iface), ours: NO_V4 };
+            }
+            if let Some(interface) = known.interface.filter(|i| i.up) {
+                classify(ip, tcp, interface, frame, meta, look, &mut known.ours);
             }
         }
         bytes_in
@@ -162,11 +166,10 @@ impl<E: Env> Stack<E> {
     #[inline(always)]
     fn deliver_plain(&mut self, now: Instant, burst: &mut Burst<E::Buf>, at: usize) -> Option<Result<(), Drop>> {
         let look = self.scratch.looks.get(at)?;
-        let is_v4 = match look.class {
-            Class::TcpV4 => true,
-            Class::Tcp => false,
-            _ => return None,
-        };
+        let is_v4 = matches!(look.class, Class::TcpV4);
+        if !is_v4 && !matches!(look.class, Class::Tcp) {
+            return None;
+        }
         let (buf, meta) = burst.peek(at)?;
         let (start, size) = (look.start as usize, meta.segment_size);
         let segment = buf.bytes().get(start..start + look.len as usize)?;
@@ -241,18 +244,29 @@ impl<E: Env> Stack<E> {
     }
 }
 
-/// The IPv4 address of ours that the packet before was for, and where it came from.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Ours {
-    iface: Iface,
-    /// Zeros: none.
-    addr: [u8; 4],
+/// What the packet before has brought to light.
+struct Known<'i> {
+    /// Where it came from; None: there was none.
+    iface: Option<Iface>,
+    interface: Option<&'i Interface>,
+    /// The IPv4 address of ours that it was for, or [`NO_V4`].
+    ours: u64,
 }
+
+/// What no IPv4 address is as a number.
+const NO_V4: u64 = u64::MAX;
 
 /// Recognises the common case and its plain faults; anything else stays slow.
 #[inline(always)]
-fn classify<E: Env>(ip: &Ip, tcp_side: &Tcp<E>, frame: &[u8], meta: &RxMeta, look: &mut Look, ours: &mut Ours) {
-    let Some(interface) = ip.interface(meta.iface).filter(|i| i.up) else { return };
+fn classify<E: Env>(
+    ip: &Ip,
+    tcp_side: &Tcp<E>,
+    interface: &Interface,
+    frame: &[u8],
+    meta: &RxMeta,
+    look: &mut Look,
+    ours: &mut u64,
+) {
     let packet = if interface.is_ethernet() {
         let Ok(eth) = eth::check(frame) else { return };
         if eth.dst() != interface.mac || eth.src().is_multicast() || !eth.tags().is_empty() {
@@ -289,13 +303,13 @@ fn classify_plain<E: Env>(
     plain: &ipv4::PlainTcp<'_>,
     meta: &RxMeta,
     look: &mut Look,
-    known: &mut Ours,
+    known: &mut u64,
 ) {
     let [first, ..] = plain.src;
-    if first == 0 || first == 127 || first >= 224 {
+    if !matches!(first, 1..=126 | 128..=223) {
         return;
     }
-    let here = Ours { iface: meta.iface, addr: plain.dst };
+    let here = u64::from(u32::from_be_bytes(plain.dst));
     if *known != here {
         let ours = ip.locals.find(interface.table, meta.iface, &Addr::v4(plain.dst));
         if !ours.is_some_and(|l| l.kind == Kind::Unicast) || plain.dst[0] == 127 {

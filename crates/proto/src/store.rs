@@ -49,6 +49,15 @@ pub trait RxStore<B: Buf> {
     /// The edge moves `n` bytes up, over bytes that were all written.
     fn advance(&mut self, queue: &mut Self::Queue, n: u32);
 
+    /// Keeps the bytes of `buf`, which lie at the edge with none behind them yet, and moves the edge up over those that were kept; says how many.
+    #[inline]
+    fn append(&mut self, queue: &mut Self::Queue, buf: B) -> u32 {
+        let len = buf.len() as u32;
+        let kept = self.write(queue, 0, buf).min(len);
+        self.advance(queue, kept);
+        kept
+    }
+
     /// In-order bytes that the owner has not consumed. Another process may be reading: the answer may shrink between two calls.
     fn unread(&self, queue: &Self::Queue) -> u32;
 

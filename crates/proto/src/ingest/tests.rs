@@ -40,6 +40,7 @@ fn sources_that_cannot_be_are_refused_in_every_transport() {
         ("10.0.0.2", "127.0.0.1", Drop::LoopbackOnWire),
         ("10.0.0.2", "10.0.0.3", Drop::NotOurs),
         ("10.0.0.2", "224.0.0.9", Drop::NotOurs),
+        ("10.0.0.2", "0.0.0.0", Drop::NotOurs),
         ("ff02::1", "2001:db8::1", Drop::SourceMulticast),
         ("::1", "2001:db8::1", Drop::LoopbackOnWire),
         ("2001:db8::1", "2001:db8::1", Drop::SourceOurs),

@@ -68,7 +68,7 @@ impl Arena {
     }
 
     /// `chunk` belongs to nobody any more; returns the one that followed it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn give(&mut self, chunk: u32) -> u32 {
         let next = self.next[chunk as usize];
         self.next[chunk as usize] = self.free;

@@ -162,29 +162,18 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn write(&mut self, queue: &mut ChainQueue, at: u32, buf: B) -> u32 {
-        let len = buf.len();
-        let footprint = buf.footprint();
-        if len == 0 || self.free == NONE || self.is_refused(queue, footprint, at > 0) {
-            return 0;
-        }
-        let position = queue.front.wrapping_add(queue.unread).wrapping_add(at);
-        let i = self.free;
-        let node = self.node_mut(i);
-        let free = core::mem::replace(&mut node.next, NONE);
-        (node.buf, node.at) = (Some(buf), position);
-        self.free = free;
-        self.available -= 1;
-        if queue.head == NONE {
-            (queue.head, queue.tail) = (i, i);
-        } else {
-            self.link(queue, i, position);
-        }
-        queue.cursor = i;
-        queue.early += len as u32;
-        queue.footprint += footprint as u32;
-        len as u32
+        let kept = self.hold(queue, at, buf);
+        queue.early += kept;
+        kept
+    }
+
+    #[inline(always)]
+    fn append(&mut self, queue: &mut ChainQueue, buf: B) -> u32 {
+        let kept = self.hold(queue, 0, buf);
+        queue.unread += kept;
+        kept
     }
 
     #[inline]
@@ -234,6 +223,34 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 }
 
 impl<B: Buf> ChainRx<B> {
+    /// Puts the buffer into the queue, `at` bytes past the edge; says how many bytes it has, none when it is refused.
+    #[inline(always)]
+    fn hold(&mut self, queue: &mut ChainQueue, at: u32, buf: B) -> u32 {
+        let len = buf.len();
+        let footprint = buf.footprint();
+        if len == 0 || self.free == NONE || self.is_refused(queue, footprint, at > 0) {
+            return 0;
+        }
+        let position = queue.front.wrapping_add(queue.unread).wrapping_add(at);
+        let i = self.free;
+        let node = self.node_mut(i);
+        let free = core::mem::replace(&mut node.next, NONE);
+        node.at = position;
+        if let Some(forgotten) = node.buf.replace(buf) {
+            never_there(forgotten);
+        }
+        self.free = free;
+        self.available -= 1;
+        if queue.head == NONE {
+            (queue.head, queue.tail) = (i, i);
+        } else {
+            self.link(queue, i, position);
+        }
+        queue.cursor = i;
+        queue.footprint += footprint as u32;
+        len as u32
+    }
+
     #[cold]
     #[inline(never)]
     fn consume_on(&mut self, queue: &mut ChainQueue, n: u32) {
@@ -256,6 +273,14 @@ impl<B: Buf> ChainRx<B> {
             self.drop_head(queue);
         }
     }
+}
+
+/// Drops what a free node held: nothing ever, but the compiler does not know.
+#[cold]
+#[inline(never)]
+fn never_there<B>(buf: B) {
+    debug_assert!(false, "a free node holds a buffer");
+    drop(buf);
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Rtt {
     #[inline(always)]
     pub(crate) fn on_sample(&mut self, r: Duration, flight: u32, mss: u16) {
         let r = r.min(LONGEST).as_nanos();
-        self.min = self.min.min(u32::try_from(r / MIN_UNIT_NS).unwrap_or(u32::MAX));
+        self.min = u64::from(self.min).min(r / MIN_UNIT_NS) as u32;
         self.backoff = 0;
         let r = r << FRACTION;
         if !self.known {
@@ -58,8 +58,8 @@ impl Rtt {
         }
         // RFC 7323 G: with a sample from every ACK the history would be forgotten within one round trip; the weights are
         // divided by the number of samples that a round trip is expected to bring, one for every second segment.
-        let second = u32::from(mss.max(1)) * 2;
-        let samples = if flight <= second { 1 } else { u64::from(flight).div_ceil(u64::from(second)) };
+        let second = u32::from(mss) * 2;
+        let samples = if flight <= second { 1 } else { u64::from(flight).div_ceil(u64::from(second.max(2))) };
         // RFC 6298 2.3: the deviation first, with the average of before; beta is 1/4, alpha 1/8.
         if samples == 1 {
             // The same, with weights that are powers of two.
@@ -146,7 +146,8 @@ impl Rtt {
 /// `old` moved by one part in `weight` towards `new`.
 #[inline(always)]
 fn blend(old: u64, new: u64, weight: u64) -> u64 {
-    if new >= old { old + (new - old) / weight } else { old - (old - new) / weight }
+    // Both are below 2^50 (`LONGEST` with its fraction), so their difference has a sign.
+    old.wrapping_add_signed((new as i64 - old as i64) / weight as i64)
 }
 
 #[cfg(test)]

@@ -61,8 +61,7 @@ pub(crate) fn in_order<E: Env>(
     buf: E::Buf,
     len: u32,
 ) -> Result<(), Drop> {
-    let kept = p.rx.write(&mut c.rx, 0, buf).min(len);
-    p.rx.advance(&mut c.rx, kept);
+    let kept = p.rx.append(&mut c.rx, buf);
     c.rcv.advance(kept);
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
