@@ -529,6 +529,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Lets connections send, each up to its quantum. True when some could not send all that they may.
+    #[inline(never)]
     pub(crate) fn emit<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
         self.now = now;
         let mut blocked = 0;

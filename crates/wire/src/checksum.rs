@@ -208,8 +208,26 @@ pub fn pseudo(src: &Addr, dst: &Addr, proto: Proto, len: u32) -> Sum {
 /// As [`pseudo`], for addresses of which it is known that they are IPv4's.
 #[inline(always)]
 pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: Proto, len: u16) -> Sum {
-    let addresses = u64::from(u32::from_ne_bytes(src)) + u64::from(u32::from_ne_bytes(dst));
-    Sum(addresses + u64::from(u16::from(proto.0).to_be()) + u64::from(len.to_be()))
+    pseudo_of(addresses_v4(src, dst), proto, len)
+}
+
+/// The sum of two IPv4 addresses: what a header and the pseudo header of its payload have in common.
+#[inline(always)]
+pub(crate) fn addresses_v4(src: [u8; 4], dst: [u8; 4]) -> Sum {
+    Sum(u64::from(u32::from_ne_bytes(src)) + u64::from(u32::from_ne_bytes(dst)))
+}
+
+/// The sum of a pseudo header whose addresses are summed up already and nothing else with them.
+#[inline(always)]
+pub fn pseudo_of(addresses: Sum, proto: Proto, len: u16) -> Sum {
+    Sum(addresses.0 + u64::from(u16::from(proto.0).to_be()) + u64::from(len.to_be()))
+}
+
+/// The checksum of a header, as its bytes stand in memory, out of its words of four bytes and the sum of its addresses.
+#[inline(always)]
+pub(crate) fn of_words(words: [[u8; 4]; 3], addresses: Sum) -> [u8; 2] {
+    let sum = words.iter().fold(addresses.0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
+    (!fold_native(sum)).to_ne_bytes()
 }
 
 /// The checksum of a whole TCP, UDP or ICMPv6 message whose own checksum field is zero.

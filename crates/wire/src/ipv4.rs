@@ -2,7 +2,7 @@
 
 use crate::addr::Addr;
 use crate::bytes::{head, put16, u16_at};
-use crate::checksum;
+use crate::checksum::{self, Sum};
 use crate::ip::{Ecn, Proto};
 use crate::malformed::Malformed;
 
@@ -327,6 +327,27 @@ pub fn emit(header: &Header, out: &mut [u8]) -> usize {
         + u64::from(u32::from_be_bytes(dst));
     put16(h, 10, !checksum::folded(sum));
     HEADER_LEN
+}
+
+/// Writes the header of a packet of TCP that is whole and must stay so, as [`emit`] would, and returns the sum of its addresses.
+///
+/// # Panics
+/// When `out` is shorter than a header.
+#[inline(always)]
+pub fn emit_plain_tcp(src: [u8; 4], dst: [u8; 4], tos: u8, ttl: u8, payload_len: u16, out: &mut [u8]) -> Sum {
+    let h = head::<HEADER_LEN>(out);
+    let [len_high, len_low] = payload_len.wrapping_add(HEADER_LEN as u16).to_be_bytes();
+    let [flags_high, flags_low] = DONT_FRAGMENT.to_be_bytes();
+    // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
+    let words = [[0x45, tos, len_high, len_low], [0, 0, flags_high, flags_low], [ttl, Proto::TCP.0, 0, 0]];
+    let addresses = checksum::addresses_v4(src, dst);
+    let sum = checksum::of_words(words, addresses);
+    h[0..4].copy_from_slice(&words[0]);
+    h[4..8].copy_from_slice(&words[1]);
+    h[8..12].copy_from_slice(&[ttl, Proto::TCP.0, sum[0], sum[1]]);
+    h[12..16].copy_from_slice(&src);
+    h[16..20].copy_from_slice(&dst);
+    addresses
 }
 
 #[cfg(test)]

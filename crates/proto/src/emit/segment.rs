@@ -37,7 +37,8 @@ pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) ->
 }
 
 /// Sends one segment with `payload` bytes, which `fill` writes; it says whether it had them, and if not, nothing leaves and this is false.
-/// The options are at most timestamps.
+/// `head` says the header, whose options are timestamps when it `is_stamped` and none otherwise, TOS and TTL. `is_v4` says
+/// the family of `key`. The caller has made the segment for this way's MTU.
 ///
 /// # Errors
 /// As [`IpOut::begin`](super::IpOut::begin), and nothing has changed.
@@ -48,27 +49,27 @@ pub(crate) fn send_segment<S: Sink>(
     counters: &mut Counters,
     way: Way<'_>,
     key: &FlowKey,
-    (tos, ttl): (u8, u8),
-    seg: &Segment,
+    (is_v4, is_stamped): (bool, bool),
     payload: usize,
+    head: impl FnOnce() -> (Segment, u8, u8),
     fill: impl FnOnce(&mut [u8]) -> bool,
 ) -> Result<bool, OutError> {
-    let header_len = if seg.opts.ts.is_some() { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
+    let header_len = if is_stamped { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
     let l4_len = header_len + payload;
-    let (link_len, is_v4) = (usize::from(way.interface.link_len), key.local.is_v4());
+    let link_len = usize::from(way.interface.link_len);
     let l4_at = link_len + if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
     let len = l4_at + l4_len;
-    if len - link_len > usize::from(way.mtu) {
-        return Err(OutError::TooBig { mtu: way.mtu.into() });
-    }
+    debug_assert!(len - link_len <= usize::from(way.mtu), "a segment longer than the way allows");
     let frame = sink.reserve(way.iface, len).ok_or(OutError::Full)?;
     let (below, l4) = frame.get_mut(..len).and_then(|f| f.split_at_mut_checked(l4_at)).ok_or(OutError::Full)?;
     let (link, packet) = below.split_at_mut_checked(link_len).ok_or(OutError::Full)?;
     if link_len != 0 {
         eth::emit(way.mac, way.interface.mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, link);
     }
+    // Only now, so that none of it has to be kept while the sink makes room.
+    let (seg, tos, ttl) = head();
     let pseudo = if is_v4 { put_v4(key, tos, ttl, l4_len, packet) } else { put_v6(key, tos, ttl, l4_len, packet) };
-    tcp::emit_plain(seg, l4);
+    tcp::emit_plain(&seg, l4);
     if !l4.get_mut(header_len..).is_some_and(fill) {
         return Ok(false);
     }
@@ -96,25 +97,12 @@ pub(crate) fn send_segment<S: Sink>(
 /// Writes the IPv4 header, and gives the sum of the pseudo header.
 #[inline(always)]
 fn put_v4(key: &FlowKey, tos: u8, ttl: u8, l4_len: usize, out: &mut [u8]) -> Sum {
-    let header = ipv4::Header {
-        src: key.local,
-        dst: key.remote,
-        proto: Proto::TCP,
-        tos,
-        ttl,
-        // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
-        id: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        payload_len: l4_len as u16,
-    };
-    ipv4::emit(&header, out);
-    checksum::pseudo_v4(key.local.v4_octets(), key.remote.v4_octets(), Proto::TCP, l4_len as u16)
+    let (src, dst, len) = (key.local.v4_octets(), key.remote.v4_octets(), l4_len as u16);
+    checksum::pseudo_of(ipv4::emit_plain_tcp(src, dst, tos, ttl, len, out), Proto::TCP, len)
 }
 
 /// Writes the IPv6 header, and gives the sum of the pseudo header.
-#[inline(never)]
+#[inline(always)]
 fn put_v6(key: &FlowKey, tos: u8, ttl: u8, l4_len: usize, out: &mut [u8]) -> Sum {
     let header = ipv6::Header {
         src: key.local,

@@ -458,9 +458,15 @@ impl<E: Env> Conn<E> {
     /// A deadline was set to `at`.
     #[inline(always)]
     fn rearm(&mut self, at: Instant) {
-        if !self.marks.has(Marks::WATCHED) || !self.looked_at.is_before(at) {
+        if !self.is_watched_before(at) {
             self.marks.set(Marks::REARM);
         }
+    }
+
+    /// Whether the wheel looks before `at`.
+    #[inline(always)]
+    pub(crate) fn is_watched_before(&self, at: Instant) -> bool {
+        self.marks.has(Marks::WATCHED) && self.looked_at.is_before(at)
     }
 
     /// The wheel was told to look at `due`, or looks earlier.

@@ -11,6 +11,7 @@ use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
 use super::conn::{Conn, Marks, Ms};
 use super::options;
+use super::rcv::Rcv;
 use super::reasm::BLOCKS;
 use super::recovery::{Next, Phase};
 use super::span::Span;
@@ -313,16 +314,7 @@ impl<E: Env> Conn<E> {
     /// The window to offer now.
     #[inline(always)]
     fn offering(&self, rx: &E::Rx, config: &Config) -> Offering {
-        let room = rx.room(&self.rx);
-        Offering {
-            nxt: self.rcv.nxt,
-            edge: self.rcv.edge,
-            room: room.min(config.tcp.max_receive_window),
-            // What the store would take once all is read.
-            limit: room.saturating_add(rx.unread(&self.rx)).min(config.tcp.max_receive_window),
-            mss: u32::from(self.rcv_mss),
-            scale: self.rcv.shift,
-        }
+        offering::<E>(&self.rcv, self.rcv_mss, rx, &self.rx, config)
     }
 
     /// The window to send now, and the edge that it promises.
@@ -406,6 +398,27 @@ impl<E: Env> Conn<E> {
         self.delack = Instant::NEVER;
         self.marks.clear(Marks::ACK_NOW.with(Marks::DUPLICATE));
         self.segs_out = self.segs_out.wrapping_add(1);
+    }
+}
+
+/// What a window is chosen from, for the connection that receives as `rcv` says into `queue`.
+#[inline(always)]
+fn offering<E: Env>(
+    rcv: &Rcv,
+    rcv_mss: u16,
+    rx: &E::Rx,
+    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
+    config: &Config,
+) -> Offering {
+    let room = rx.room(queue);
+    Offering {
+        nxt: rcv.nxt,
+        edge: rcv.edge,
+        room: room.min(config.tcp.max_receive_window),
+        // What the store would take once all is read.
+        limit: room.saturating_add(rx.unread(queue)).min(config.tcp.max_receive_window),
+        mss: u32::from(rcv_mss),
+        scale: rcv.shift,
     }
 }
 

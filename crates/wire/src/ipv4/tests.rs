@@ -52,6 +52,29 @@ fn a_header_comes_back_as_it_was_written() {
 }
 
 #[test]
+fn a_plain_header_is_written_as_any_other() {
+    for (tos, ttl, payload_len) in [(0, 64, 20), (0xb9, 1, 1480), (0xff, 0xff, 0xffff), (0, 0, 0)] {
+        let (src, dst) = ([10, 0, 0, 1], [192, 0, 2, 200]);
+        let header = Header {
+            src: Addr::v4(src),
+            dst: Addr::v4(dst),
+            proto: Proto::TCP,
+            tos,
+            ttl,
+            id: 0,
+            payload_len,
+            ..HEADER
+        };
+        let (mut one, mut other) = ([7; HEADER_LEN], [8; HEADER_LEN]);
+        emit(&header, &mut one);
+        let addresses = emit_plain_tcp(src, dst, tos, ttl, payload_len, &mut other);
+        assert_eq!(one, other);
+        let pseudo = checksum::pseudo_of(addresses, Proto::TCP, payload_len);
+        assert_eq!(pseudo.fold(), checksum::pseudo_v4(src, dst, Proto::TCP, payload_len).fold());
+    }
+}
+
+#[test]
 fn link_padding_is_cut_off() {
     let mut bytes = packet(&HEADER);
     bytes.extend([0xee; 18]);

@@ -1,17 +1,19 @@
 //! The turn that nearly all turns are: everything that waits is one segment, nothing is lost, and the way out is known. It is what
 //! `emit_data` would do, without asking what has one answer here.
 
-use clearway_base::Instant;
+use clearway_base::{Duration, Instant};
 use clearway_pkt::Sink;
 use clearway_wire::tcp::TcpOptions;
-use clearway_wire::{Flags, Segment};
+use clearway_wire::{Flags, Segment, Seq};
 
 use crate::config::Config;
-use crate::emit::segment::{quick_way, send_segment};
+use crate::counters::Counters;
+use crate::emit::segment::{Way, quick_way, send_segment};
 use crate::emit::{IpOut, OutError};
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::Pools;
-use crate::tcp::conn::{Conn, Marks, Ms};
+use crate::tcp::conn::{Conn, Marks, Ms, stamp};
+use crate::tcp::rcv::Rcv;
 use crate::tcp::span::Span;
 use crate::tcp::state::State;
 use crate::tcp::window::Offer;
@@ -40,32 +42,77 @@ pub(super) fn emit<E: Env, S: Sink>(
     }
     let span = Span::with_len(c.snd.nxt, len);
     debug_assert!(super::would_send(c, p, 0, span));
-    let offer = offer(c, p, config);
-    let seg = Segment {
-        src_port: c.key.local_port,
-        dst_port: c.key.remote_port,
-        seq: span.start,
-        ack: c.rcv.nxt,
-        // RFC 9293 3.9.1.2: PSH where the written bytes end.
-        flags: Flags::ACK.union(Flags::PSH),
-        header_len: 0,
-        wnd: offer.field,
-        urg: 0,
-        opts: TcpOptions { ts: c.marks.has(Marks::TS).then(|| (c.stamp(now), c.ts_recent)), ..TcpOptions::NONE },
+    // One copy of what follows for each kind of header, so that no question about it is asked twice.
+    let done = match (c.key.local.is_v4(), c.marks.has(Marks::TS)) {
+        (true, true) => leave(now, c, p, config, *sink, counters, way, span, (true, true)),
+        (false, true) => leave(now, c, p, config, *sink, counters, way, span, (false, true)),
+        (is_v4, false) => leave_bare(now, c, p, config, *sink, counters, way, span, is_v4),
     };
-    let (tx, queue) = (&mut p.tx, &mut c.tx);
-    let fill = |room: &mut [u8]| tx.peek(queue, flight, room) == room.len();
-    match send_segment(*sink, counters, way, &c.key, (c.settings.tos, c.settings.ttl), &seg, len as usize, fill) {
-        Ok(true) => {}
+    match done {
+        Ok(true) => Some(Ok(())),
         // The store does not have what it promised: the long way says so and ends the connection.
-        Ok(false) => return None,
-        Err(why) => return Some(Err(why)),
+        Ok(false) => None,
+        Err(why) => Some(Err(why)),
     }
-    c.ack_left(offer);
-    c.data_segs_out = c.data_segs_out.wrapping_add(1);
+}
+
+/// Without timestamps.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn leave_bare<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    sink: &mut S,
+    counters: &mut Counters,
+    way: Way<'_>,
+    span: Span,
+    is_v4: bool,
+) -> Result<bool, OutError> {
+    leave(now, c, p, config, sink, counters, way, span, (is_v4, false))
+}
+
+/// Sends the new bytes of `span`; false when the store does not have them.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn leave<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    sink: &mut S,
+    counters: &mut Counters,
+    way: Way<'_>,
+    span: Span,
+    (is_v4, is_stamped): (bool, bool),
+) -> Result<bool, OutError> {
+    let (tx, rx, queue) = (&mut p.tx, &p.rx, &mut c.tx);
+    let at = span.start.since(c.snd.una);
+    let (mut field, mut edge) = (0, Seq(0));
+    let head = || {
+        Offer { field, edge } = offer::<E>(&c.rcv, c.rcv_mss, rx, &c.rx, config);
+        let seg = Segment {
+            src_port: c.key.local_port,
+            dst_port: c.key.remote_port,
+            seq: span.start,
+            ack: c.rcv.nxt,
+            // RFC 9293 3.9.1.2: PSH where the written bytes end.
+            flags: Flags::ACK.union(Flags::PSH),
+            header_len: 0,
+            wnd: field,
+            urg: 0,
+            opts: TcpOptions { ts: is_stamped.then(|| (stamp(now, c.ts_offset), c.ts_recent)), ..TcpOptions::NONE },
+        };
+        (seg, c.settings.tos, c.settings.ttl)
+    };
+    let fill = |room: &mut [u8]| tx.peek(queue, at, room) == room.len();
+    if !send_segment(sink, counters, way, &c.key, (is_v4, is_stamped), span.len() as usize, head, fill)? {
+        return Ok(false);
+    }
     counters.tcp.segs_out += 1;
-    sent(now, c, config, span, len);
-    Some(Ok(()))
+    sent(now, c, config, span, Offer { field, edge });
+    Ok(true)
 }
 
 /// How long the segment is that waits, when all that waits is one segment and nothing keeps it back but, perhaps, windows.
@@ -90,32 +137,72 @@ fn waiting<E: Env>(c: &Conn<E>, p: &Pools<E>, flight: u32) -> Option<u32> {
 
 /// `Conn::window`, without what only matters at the edges.
 #[inline(always)]
-fn offer<E: Env>(c: &Conn<E>, p: &Pools<E>, config: &Config) -> Offer {
-    let (room, promised) = (p.rx.room(&c.rx).min(config.tcp.max_receive_window), c.rcv.wnd());
-    let shift = u32::from(c.rcv.shift);
-    let mss = u32::from(c.rcv_mss);
-    let in_steps = promised >> shift << shift == promised;
-    if in_steps && room >= promised && room - promised < mss && room >= 2 * mss && promised >> shift <= 0xffff {
+fn offer<E: Env>(
+    rcv: &Rcv,
+    rcv_mss: u16,
+    rx: &E::Rx,
+    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
+    config: &Config,
+) -> Offer {
+    let (room, promised) = (rx.room(queue).min(config.tcp.max_receive_window), rcv.wnd());
+    let field = promised >> rcv.shift;
+    let mss = u32::from(rcv_mss);
+    let in_steps = field << rcv.shift == promised;
+    if in_steps && room >= promised && room - promised < mss && room >= 2 * mss && field <= 0xffff {
         // Not worth telling yet: what was promised is said again.
-        return Offer { field: (promised >> shift) as u16, edge: c.rcv.edge.max(c.rcv.nxt) };
+        return Offer { field: field as u16, edge: rcv.edge.max(rcv.nxt) };
     }
-    c.offering(&p.rx, config).offer()
+    fresh_offer::<E>(rcv, rcv_mss, rx, queue, config)
 }
 
-/// What `output::sent` notes of new data in one segment.
+#[cold]
+#[inline(never)]
+fn fresh_offer<E: Env>(
+    rcv: &Rcv,
+    rcv_mss: u16,
+    rx: &E::Rx,
+    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
+    config: &Config,
+) -> Offer {
+    super::offering::<E>(rcv, rcv_mss, rx, queue, config).offer()
+}
+
+/// What `ack_left` and `output::sent` note of new data in one segment that carries our ACK.
 #[inline(always)]
-fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, len: u32) {
+fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, offer: Offer) {
+    c.rcv.acked = c.rcv.nxt;
+    c.rcv.edge = offer.edge;
+    c.rcv.field = offer.field;
+    c.delack = Instant::NEVER;
+    c.segs_out = c.segs_out.wrapping_add(1);
+    c.data_segs_out = c.data_segs_out.wrapping_add(1);
     c.times.sent = Ms::of(now);
-    if !c.marks.has(Marks::TIMING) {
-        c.marks.set(Marks::TIMING);
+    let before = c.marks;
+    let mut marks = before;
+    marks.clear(Marks::ACK_NOW.with(Marks::PERSIST));
+    marks.set(Marks::TIMING.with(Marks::STUCK));
+    if !before.has(Marks::TIMING) {
         c.timed_seq = span.end;
         c.times.timed = now;
         c.delivered_then = c.snd.una;
     }
-    if len < u32::from(c.mss) {
+    if span.len() < u32::from(c.mss) {
         c.snd_ahead.small = span.end;
     }
     c.snd.nxt = span.end;
     c.cc.on_sent(c.snd.una, span.end);
-    super::run_timer(now, c, config);
+    // RFC 6298 5.1: the timer runs while something is in flight.
+    if before.has(Marks::PERSIST) || !c.times.rto.is_set() {
+        c.times.rto = now + c.rtt.rto(&config.tcp);
+        if !c.is_watched_before(c.times.rto) {
+            marks.set(Marks::REARM);
+        }
+    }
+    if !before.has(Marks::STUCK) {
+        c.times.stuck_since = Ms::of(now);
+        if c.settings.user_timeout() != Duration::ZERO {
+            marks.set(Marks::REARM);
+        }
+    }
+    c.marks = marks;
 }
