@@ -12,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod handle;
+pub mod line;
 pub mod list;
 pub mod map;
 pub mod ring;
@@ -21,6 +22,7 @@ pub mod time;
 pub mod wheel;
 
 pub use handle::Handle;
+pub use line::{Line, Place};
 pub use list::{Link, Links, List};
 pub use map::{FlowMap, MapFull};
 pub use ring::{ByteRing, Ring};

@@ -173,6 +173,15 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The value at place `index` with its handle, to change it; `None` when the place is vacant.
+    #[inline]
+    pub fn tenant_mut(&mut self, index: u32) -> Option<(Handle<T>, &mut T)> {
+        match &mut self.entries.get_mut(index as usize)?.0 {
+            State::Occupied { generation, value } => Some((Handle::new(index, *generation), value)),
+            State::Vacant { .. } => None,
+        }
+    }
+
     /// Every value with its handle, by index. Walks all places ever used: for tests and the control plane, not for packets.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.0 {

@@ -1,7 +1,5 @@
 //! A stack with everything it needs to be driven by hand, and the wire between two of them.
 
-use std::collections::VecDeque;
-
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::chain::ChainRx;
@@ -21,53 +19,67 @@ impl Env for InMemory {
 /// Length of a packet buffer in bytes.
 pub const BUF_LEN: usize = 2048;
 
-/// What leaves a stack: frames in pool buffers, in order.
+/// What leaves a stack, in order: a ring whose every slot has its buffer, as the ring of a device has. Who takes a frame out puts an empty
+/// buffer in its place, which is the device's work and not the stack's.
 pub struct Out {
     pool: Pool,
-    room: Option<PoolBuf>,
-    frames: VecDeque<PoolBuf>,
+    ring: Box<[PoolBuf]>,
+    // Counted on and on; the low bits are the slot.
+    front: usize,
+    back: usize,
 }
 
 impl Out {
-    /// An empty queue over `pool`, for at most `depth` frames.
+    /// An empty ring for `depth` frames, a power of two, with buffers of `pool`.
     pub fn new(pool: Pool, depth: usize) -> Out {
-        Out { pool, room: None, frames: VecDeque::with_capacity(depth) }
+        assert!(depth.is_power_of_two(), "slots are found by the low bits");
+        let ring: Box<[PoolBuf]> = std::iter::from_fn(|| pool.take()).take(depth).collect();
+        assert_eq!(ring.len(), depth, "a pool with fewer buffers than the ring has slots");
+        Out { pool, ring, front: 0, back: 0 }
     }
 
-    /// Writes to all of its buffers, so that none of them becomes resident later.
-    pub fn touch(&self) {
+    /// Writes to all buffers, so that none of them becomes resident later.
+    pub fn touch(&mut self) {
         crate::puppet::touch(&self.pool);
+        for buf in &mut self.ring {
+            buf.bytes_mut().fill(1);
+        }
     }
 
     /// Whether a frame waits.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.front == self.back
     }
 
     /// The oldest frame.
     #[inline]
     pub fn pop(&mut self) -> Option<PoolBuf> {
-        self.frames.pop_front()
+        if self.is_empty() {
+            return None;
+        }
+        let at = self.front & (self.ring.len() - 1);
+        let empty = self.pool.take()?;
+        self.front += 1;
+        Some(std::mem::replace(&mut self.ring[at], empty))
     }
 }
 
 impl Sink for Out {
     #[inline]
     fn reserve(&mut self, _iface: Iface, len: usize) -> Option<&mut [u8]> {
-        if len > BUF_LEN || self.frames.len() == self.frames.capacity() {
+        if len > BUF_LEN || self.back - self.front == self.ring.len() {
             return None;
         }
-        if self.room.is_none() {
-            self.room = self.pool.take();
-        }
-        self.room.as_mut().map(Buf::bytes_mut)
+        let at = self.back & (self.ring.len() - 1);
+        self.ring.get_mut(at).map(Buf::bytes_mut)
     }
 
     #[inline]
     fn commit(&mut self, _iface: Iface, len: usize, _meta: TxMeta) {
-        if let Some(mut frame) = self.room.take() {
+        let at = self.back & (self.ring.len() - 1);
+        if let Some(frame) = self.ring.get_mut(at) {
             frame.truncate(len);
-            self.frames.push_back(frame);
+            self.back += 1;
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
     })?;
     let mut puppet = Puppet::new(server_addr, PORT, connections, Pool::new(4 * DEPTH, BUF_LEN));
     // What the puppet and the buffers weigh must not be counted: touch all of it first.
-    touch(&mut puppet, &server);
+    touch(&mut puppet, &mut server);
     let mut drive = Drive { server: &mut server, listener, now: Instant::from_millis(1), spent: 0, clock };
     let before = resident()?;
     for from in (0..connections).step_by(DEPTH) {
@@ -83,7 +83,7 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
     })
 }
 
-fn touch(puppet: &mut Puppet, server: &Side) {
+fn touch(puppet: &mut Puppet, server: &mut Side) {
     puppet.touch();
     server.out.touch();
 }

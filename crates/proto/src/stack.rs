@@ -156,7 +156,9 @@ impl<E: Env> Stack<E> {
     /// The owner is done with the oldest `n` unread bytes.
     #[inline]
     pub fn consumed(&mut self, conn: ConnId, n: u32) {
-        self.tcp.consumed(&self.config, &mut self.counters, conn, n)
+        if self.tcp.consumed(conn, n, self.config.tcp.max_receive_window) {
+            self.tcp.tell_window(&self.config, &mut self.counters, conn.index());
+        }
     }
 
     /// How many unread bytes lie before the byte behind the urgent mark (RFC 6093: the mark is the first byte *behind* urgent data); None when there is no urgent data ahead.

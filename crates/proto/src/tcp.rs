@@ -39,7 +39,7 @@ mod window;
 pub use api::{ConnectSpec, ListenSpec, Phase, TcpInfo};
 pub use state::State;
 
-use clearway_base::{Handle, Instant, List, Rng, Slab, Wheel};
+use clearway_base::{Handle, Instant, Line, List, Place, Rng, Slab, Wheel};
 use clearway_pkt::{Buf, RxMeta, Sink};
 use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, Segment, Seq};
@@ -150,9 +150,9 @@ pub(crate) struct Tcp<E: Env> {
     pub(crate) binds: Binds,
     pub(crate) pools: Pools<E>,
     /// Connections that want a turn of emit.
-    ready: List,
+    ready: Line,
     /// Connections with events for their owners.
-    news: List,
+    news: Line,
     /// Connections whose owner is gone, the one that has been without him longest in front.
     orphans: List,
     /// The window that a SYN-ACK offers, never scaled: what the store takes of a new connection.
@@ -199,8 +199,8 @@ impl<E: Env> Tcp<E> {
                 buffers: None,
                 rng: Rng::seed(key(3).0),
             },
-            ready: List::new(),
-            news: List::new(),
+            ready: Line::new(limits.connections.min(MAX_INDEX)),
+            news: Line::new(limits.connections.min(MAX_INDEX)),
             orphans: List::new(),
             first_window,
             cookies_until: Instant::ZERO,
@@ -291,8 +291,8 @@ impl<E: Env> Tcp<E> {
         let result = open::on_plain(now, c, &mut self.pools, cx, seg, segment_size, len, buf);
         if c.marks.any(UNSETTLED) {
             self.settle(now, cx.config, cx.counters, index);
-        } else if !c.events.is_empty() && c.is_owned() && !c.owner.is_linked() {
-            self.news.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        } else if !c.events.is_empty() && c.is_owned() && !self.news.join(index, &mut c.news) {
+            self.join_after_all(index);
         }
         result
     }
@@ -415,12 +415,30 @@ impl<E: Env> Tcp<E> {
             self.wheel.arm_if_earlier(index, due);
         }
         let (turn, tell) = (c.marks.has(Marks::EMIT), !c.events.is_empty() && c.is_owned());
-        if turn && !c.ready.is_linked() {
-            self.ready.push_back(&mut self.open.links(|c| &mut c.ready), index);
+        let has_turn = !turn || self.ready.join(index, &mut c.ready);
+        let has_told = !tell || self.news.join(index, &mut c.news);
+        if !(has_turn && has_told) {
+            self.join_after_all(index);
         }
-        if tell {
-            self.news.push_back(&mut self.open.links(|c| &mut c.owner), index);
-        }
+    }
+
+    /// A connection found one of the lines full of holes, left by those who went away: they close up, and it joins those that its marks ask for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn join_after_all(&mut self, index: u32) {
+        let Tcp { ready, news, open, .. } = self;
+        let mut at = |index: u32, moved: &mut dyn FnMut(&mut Conn<E>)| {
+            if let Some(c) = open.by_index_mut(index) {
+                moved(c);
+            }
+        };
+        ready.close_up(|index, place| at(index, &mut |c| c.ready = place));
+        news.close_up(|index, place| at(index, &mut |c| c.news = place));
+        let Some(c) = open.by_index_mut(index) else { return };
+        let tell = !c.events.is_empty() && c.is_owned();
+        let joined =
+            (!c.marks.has(Marks::EMIT) || ready.join(index, &mut c.ready)) && (!tell || news.join(index, &mut c.news));
+        debug_assert!(joined, "a line without holes has room for every connection");
     }
 
     /// The connection is over: its flow ends or moves on, and the record goes unless its owner still holds it.
@@ -437,8 +455,8 @@ impl<E: Env> Tcp<E> {
             }
         }
         self.wheel.disarm(index);
-        self.ready.remove(&mut self.open.links(|c| &mut c.ready), index);
         let Some(c) = self.open.by_index_mut(index) else { return };
+        self.ready.leave(&mut c.ready);
         c.stop();
         c.reasm.give_back(&mut self.pools.reasm);
         c.sack.give_back(&mut self.pools.boards);
@@ -454,8 +472,8 @@ impl<E: Env> Tcp<E> {
         } else if marks.has(Marks::ORPHAN) {
             self.orphans.remove(&mut self.open.links(|c| &mut c.owner), index);
             self.free(index);
-        } else if !c.events.is_empty() {
-            self.news.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
+            self.join_after_all(index);
         }
     }
 
@@ -535,10 +553,9 @@ impl<E: Env> Tcp<E> {
         let mut blocked = 0;
         // Those that come back during this call wait for the next one.
         for _ in 0..self.ready.len() {
-            let Some(index) = self.ready.pop_front(&mut self.open.links(|c| &mut c.ready)) else {
-                break;
-            };
+            let Some(index) = self.ready.serve() else { break };
             let Some(c) = self.open.by_index_mut(index) else { continue };
+            c.ready = Place::OFF;
             c.marks.clear(Marks::EMIT);
             let turn = output::emit_conn(now, c, &mut self.pools, config, out);
             if turn == output::Turn::Done && c.is_settled() {
@@ -562,11 +579,11 @@ impl<E: Env> Tcp<E> {
         if let Some((listener, token)) = self.listeners.next_marked() {
             return Some(Event::Incoming { listener, token });
         }
-        let index = self.news.pop_front(&mut self.open.links(|c| &mut c.owner))?;
-        let conn = self.id_at(index)?;
-        let c = self.open.by_index_mut(index)?;
+        let index = self.news.serve()?;
+        let (handle, c) = self.open.tenant_mut(index)?;
+        c.news = Place::OFF;
         let what = core::mem::take(&mut c.events);
-        Some(Event::Conn { conn, token: c.token, what })
+        Some(Event::Conn { conn: ConnId::from_bits(handle.to_bits())?, token: c.token, what })
     }
 
     fn id_at(&self, index: u32) -> Option<ConnId> {

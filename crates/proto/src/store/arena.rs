@@ -16,20 +16,20 @@ pub(super) struct Arena {
     /// Chunks from here on were never used.
     fresh: u32,
     available: u32,
-    shift: u32,
+    chunk_len: u32,
 }
 
 impl Arena {
     /// `chunks` chunks of `chunk_len` bytes, rounded up to a power of two.
     pub(super) fn new(chunks: u32, chunk_len: u32) -> Arena {
-        let shift = chunk_len.clamp(16, 1 << 24).next_power_of_two().trailing_zeros();
+        let chunk_len = chunk_len.clamp(16, 1 << 24).next_power_of_two();
         Arena {
-            bytes: vec![0; (chunks as usize) << shift].into_boxed_slice(),
+            bytes: vec![0; chunks as usize * chunk_len as usize].into_boxed_slice(),
             next: vec![0; chunks as usize].into_boxed_slice(),
             free: NONE,
             fresh: 0,
             available: chunks,
-            shift,
+            chunk_len,
         }
     }
 
@@ -46,7 +46,7 @@ impl Arena {
     /// Bytes of one chunk.
     #[inline]
     pub(super) fn chunk_len(&self) -> u32 {
-        1 << self.shift
+        self.chunk_len
     }
 
     /// A chunk, followed by none.
@@ -89,31 +89,37 @@ impl Arena {
         self.next[chunk as usize] = next;
     }
 
+    /// Where the bytes of `chunk` begin; far outside for no chunk.
+    #[inline(always)]
+    fn start(&self, chunk: u32) -> usize {
+        (chunk as usize).wrapping_mul(self.chunk_len as usize)
+    }
+
     /// The bytes of `chunk`.
     #[inline]
     pub(super) fn chunk(&self, chunk: u32) -> &[u8] {
-        let at = (chunk as usize) << self.shift;
-        &self.bytes[at..at + (1 << self.shift)]
+        let at = self.start(chunk);
+        &self.bytes[at..at + self.chunk_len as usize]
     }
 
     /// `len` bytes of `chunk` from its byte `at` on; None when they are not all in it.
     #[inline(always)]
     pub(super) fn part(&self, chunk: u32, at: usize, len: usize) -> Option<&[u8]> {
-        let start = ((chunk as usize) << self.shift) + at;
-        if at + len > 1 << self.shift { None } else { self.bytes.get(start..start + len) }
+        let start = self.start(chunk).wrapping_add(at);
+        if at + len > self.chunk_len as usize { None } else { self.bytes.get(start..start.wrapping_add(len)) }
     }
 
     /// As [`Arena::part`], to be written.
     #[inline(always)]
     pub(super) fn part_mut(&mut self, chunk: u32, at: usize, len: usize) -> Option<&mut [u8]> {
-        let start = ((chunk as usize) << self.shift) + at;
-        if at + len > 1 << self.shift { None } else { self.bytes.get_mut(start..start + len) }
+        let start = self.start(chunk).wrapping_add(at);
+        if at + len > self.chunk_len as usize { None } else { self.bytes.get_mut(start..start.wrapping_add(len)) }
     }
 
     /// The bytes of `chunk`, to be written.
     #[inline]
     pub(super) fn chunk_mut(&mut self, chunk: u32) -> &mut [u8] {
-        let at = (chunk as usize) << self.shift;
-        &mut self.bytes[at..at + (1 << self.shift)]
+        let at = self.start(chunk);
+        &mut self.bytes[at..at + self.chunk_len as usize]
     }
 }

@@ -1,7 +1,7 @@
 //! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
 //! acknowledging need comes next, and what is seldom needed last.
 
-use clearway_base::{Duration, Instant, Link, Slab};
+use clearway_base::{Duration, Instant, Link, Place, Slab};
 use clearway_wire::Seq;
 
 use super::cc::Cc;
@@ -229,8 +229,10 @@ pub(crate) struct Conn<E: Env> {
     pub heard: Ms,
     /// When a delayed ACK must leave.
     pub delack: Instant,
-    /// On the list of connections that want a turn of emit.
-    pub ready: Link,
+    /// In the line of connections that want a turn of emit.
+    pub ready: Place,
+    /// In the line of those with events for their owners.
+    pub news: Place,
     // ---- received and written bytes
     pub rx: <E::Rx as RxStore<E::Buf>>::Queue,
     pub tx: <E::Tx as TxStore>::Queue,
@@ -270,7 +272,7 @@ pub(crate) struct Conn<E: Env> {
     pub owed: u8,
     /// Challenge ACKs left in this second (RFC 5961 7).
     pub challenges: u8,
-    /// On the accept queue of its listener while pending; with events for its owner; among the orphans.
+    /// On the accept queue of its listener while pending; among the orphans.
     pub owner: Link,
     pub reasm: Held<Reasm>,
     pub sack: Held<Scoreboard>,
@@ -321,7 +323,8 @@ impl<E: Env> Conn<E> {
             segs_in: 0,
             heard: Ms::of(now),
             delack: Instant::NEVER,
-            ready: Link::OFF,
+            ready: Place::OFF,
+            news: Place::OFF,
             rx,
             tx,
             data_segs_in: 0,

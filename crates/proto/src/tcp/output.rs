@@ -342,12 +342,13 @@ impl<E: Env> Conn<E> {
             && self.offering(rx, config).worth_telling()
     }
 
-    /// Whether the window that was promised is so large that nothing the owner reads is news for the peer: mostly so.
+    /// Whether the window that was promised is so large that nothing the owner reads is news for the peer: mostly so. It holds more than two segments and
+    /// no less than one step of the scale, and has not grown by two segments, which are then less than half of what the store takes.
     #[inline(always)]
-    pub(crate) fn window_suffices(&self, rx: &E::Rx, config: &Config) -> bool {
-        let (room, promised) = (rx.room(&self.rx).min(config.tcp.max_receive_window), self.rcv.wnd());
-        let mss = u32::from(self.rcv_mss);
-        promised >= mss.max(1 << self.rcv.shift) && room.saturating_sub(promised) < (2 * mss).min(room / 2)
+    pub(crate) fn window_suffices(&self, rx: &E::Rx, max_receive_window: u32) -> bool {
+        let (room, promised) = (rx.room(&self.rx).min(max_receive_window), self.rcv.wnd());
+        let two = 2 * u32::from(self.rcv_mss);
+        promised > two && promised >> self.rcv.shift != 0 && room.saturating_sub(promised) < two
     }
 
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.

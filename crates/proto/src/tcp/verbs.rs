@@ -265,8 +265,8 @@ impl<E: Env> Tcp<E> {
         }
         c.wants_turn();
         // All that settling would find.
-        if !c.ready.is_linked() {
-            ready.push_back(&mut open.links(|c| &mut c.ready), id.index());
+        if !ready.join(id.index(), &mut c.ready) {
+            self.join_after_all(id.index());
         }
         Ok(taken)
     }
@@ -295,23 +295,22 @@ impl<E: Env> Tcp<E> {
         }
     }
 
+    /// True when the peer may have to be told of the room: [`Tcp::tell_window`].
     #[inline]
-    pub(crate) fn consumed(&mut self, config: &Config, counters: &mut Counters, id: ConnId, n: u32) {
-        let Some(handle) = Self::handle(id) else { return };
-        let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return };
+    pub(crate) fn consumed(&mut self, id: ConnId, n: u32, max_receive_window: u32) -> bool {
+        let Some(handle) = Self::handle(id) else { return false };
+        let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return false };
         self.pools.rx.consume(&mut c.rx, n);
         if c.marks.has(Marks::RECV_URGENT) {
             c.reads_past_urgent(&self.pools.rx);
         }
-        if !c.window_suffices(&self.pools.rx, config) {
-            self.tell_window(config, counters, id.index());
-        }
+        !c.window_suffices(&self.pools.rx, max_receive_window)
     }
 
     /// The owner has read, and the peer may have to be told of the room.
     #[cold]
     #[inline(never)]
-    fn tell_window(&mut self, config: &Config, counters: &mut Counters, index: u32) {
+    pub(crate) fn tell_window(&mut self, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
             c.ack_now();
@@ -391,8 +390,8 @@ impl<E: Env> Tcp<E> {
 
     /// The connection at `index`, which nobody is to accept any more, has no owner from now on: it ends with a reset, or with a FIN behind its data.
     fn abandon(&mut self, config: &Config, counters: &mut Counters, index: u32, reset: bool) {
-        self.news.remove(&mut self.open.links(|c| &mut c.owner), index);
         let Some(c) = self.open.by_index_mut(index) else { return };
+        self.news.leave(&mut c.news);
         c.events = crate::event::ConnEvents(0);
         c.marks.set(Marks::ORPHAN);
         if c.marks.has(Marks::DETACHED) {
@@ -454,17 +453,28 @@ fn alone(table: Table, local: Endpoint) -> BindSpec {
 /// The connection that bytes may be written to.
 #[inline(always)]
 fn writable<E: Env>(open: &mut Slab<Conn<E>>, id: ConnId) -> Result<&mut Conn<E>, SendError> {
+    const SPECIAL: Marks = Marks::ORPHAN.with(Marks::PENDING).with(Marks::SHUT);
     let handle = Handle::from_bits(id.to_bits()).ok_or(SendError::Stale)?;
-    let c = open.get_mut(handle).filter(|c| c.is_owned()).ok_or(SendError::Stale)?;
-    if c.state == State::Established && !c.marks.has(Marks::SHUT) {
+    let c = open.get_mut(handle).ok_or(SendError::Stale)?;
+    if c.state == State::Established && !c.marks.any(SPECIAL) {
         return Ok(c);
     }
-    match c.failure {
-        Some(why) => Err(SendError::Failed(why)),
-        None if c.marks.has(Marks::SHUT) || matches!(c.state, State::Closed | State::TimeWait) => {
-            Err(SendError::Closed)
-        }
+    match why_not_writable(c) {
+        Some(why) => Err(why),
         None => Ok(c),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn why_not_writable<E: Env>(c: &Conn<E>) -> Option<SendError> {
+    match c.failure {
+        _ if !c.is_owned() => Some(SendError::Stale),
+        Some(why) => Some(SendError::Failed(why)),
+        None if c.marks.has(Marks::SHUT) || matches!(c.state, State::Closed | State::TimeWait) => {
+            Some(SendError::Closed)
+        }
+        None => None,
     }
 }
 
