@@ -56,8 +56,8 @@ impl<B: Buf> Burst<B> {
 
     /// The packets, the oldest first; None for one that was taken.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = Option<&(B, RxMeta)>> {
-        self.slots.iter().take(self.len).map(Option::as_ref)
+    pub fn packets(&self) -> &[Option<(B, RxMeta)>] {
+        self.slots.get(..self.len).unwrap_or(&[])
     }
 
     /// Takes the packet at `index` out; the others keep their places until [`Burst::clear`].

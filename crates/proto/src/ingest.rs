@@ -9,7 +9,7 @@ mod slow;
 use alloc::boxed::Box;
 
 use clearway_base::Instant;
-use clearway_pkt::{BURST, Buf, Burst, Checksum, Iface, RxMeta};
+use clearway_pkt::{BURST, Buf, Burst, Checksum, RxMeta};
 use clearway_wire::tcp::Plain;
 use clearway_wire::{Addr, EtherType, Malformed, Proto, eth, ipv4, ipv6, tcp};
 
@@ -114,6 +114,7 @@ impl<E: Env> Stack<E> {
         keep_head: bool,
     ) {
         let bytes_in = self.classify_all(burst);
+        self.look_up_all(burst.len());
         self.counters.ip.packets_in += burst.len() as u64;
         self.counters.ip.bytes_in += bytes_in;
         let mut delivered = 0;
@@ -146,20 +147,33 @@ impl<E: Env> Stack<E> {
     fn classify_all(&mut self, burst: &Burst<E::Buf>) -> u64 {
         let mut bytes_in = 0;
         let Stack { ip, tcp, scratch, .. } = self;
-        let mut known = Known { iface: None, interface: None, ours: NO_V4 };
-        for (look, packet) in scratch.looks.iter_mut().zip(burst.iter()) {
+        let mut known = Known { iface: NO_IFACE, interface: None, ours: NO_V4 };
+        for (look, packet) in scratch.looks.iter_mut().zip(burst.packets()) {
             look.class = Class::Slow;
             let Some((buf, meta)) = packet else { continue };
             let frame = buf.bytes();
             bytes_in += frame.len() as u64;
-            if known.iface != Some(meta.iface) {
-                known = Known { iface: Some(meta.iface), interface: ip.interface(meta.iface), ours: NO_V4 };
+            if known.iface != u32::from(meta.iface.0) {
+                let interface = ip.interface(meta.iface).filter(|i| i.up);
+                known = Known { iface: meta.iface.0.into(), interface, ours: NO_V4 };
             }
-            if let Some(interface) = known.interface.filter(|i| i.up) {
+            if let Some(interface) = known.interface {
                 classify(ip, tcp, interface, frame, meta, look, &mut known.ours);
             }
         }
         bytes_in
+    }
+
+    /// Looks up the flows of the segments over IPv4 among the first `n` packets, and asks the processor for their records.
+    #[inline(never)]
+    fn look_up_all(&mut self, n: usize) {
+        let Stack { tcp, scratch, .. } = self;
+        for look in scratch.looks.get_mut(..n).unwrap_or(&mut []) {
+            if let Class::TcpV4 = look.class {
+                look.flow = tcp.lookup_v4(&look.v4);
+                tcp.prefetch(look.flow);
+            }
+        }
     }
 
     /// Delivers a segment that its connection expects. None: it is something else, and nothing has changed.
@@ -246,12 +260,16 @@ impl<E: Env> Stack<E> {
 
 /// What the packet before has brought to light.
 struct Known<'i> {
-    /// Where it came from; None: there was none.
-    iface: Option<Iface>,
+    /// Where it came from, or [`NO_IFACE`].
+    iface: u32,
+    /// The same, if packets pass it.
     interface: Option<&'i Interface>,
     /// The IPv4 address of ours that it was for, or [`NO_V4`].
     ours: u64,
 }
+
+/// What no interface has as its number.
+const NO_IFACE: u32 = u32::MAX;
 
 /// What no IPv4 address is as a number.
 const NO_V4: u64 = u64::MAX;
@@ -287,7 +305,7 @@ fn classify<E: Env>(
     };
     look.start = (frame.len() - packet.len()) as u32;
     if let Some(plain) = ipv4::plain_tcp(packet) {
-        classify_plain(ip, tcp_side, interface, &plain, meta, look, ours);
+        classify_plain(ip, interface, &plain, meta, look, ours);
     } else {
         classify_other(ip, tcp_side, interface, packet, meta, look);
     }
@@ -296,9 +314,8 @@ fn classify<E: Env>(
 /// What nearly every IPv4 packet is: a whole segment behind a header without options. The same questions as in [`classify_other`] and
 /// [`segment`], in the same order.
 #[inline(always)]
-fn classify_plain<E: Env>(
+fn classify_plain(
     ip: &Ip,
-    tcp_side: &Tcp<E>,
     interface: &Interface,
     plain: &ipv4::PlainTcp<'_>,
     meta: &RxMeta,
@@ -347,8 +364,6 @@ fn classify_plain<E: Env>(
     }
     look.class = Class::TcpV4;
     look.v4 = FlowV4::new(plain.dst, plain.src, plain.ports, interface.table);
-    look.flow = tcp_side.lookup_v4(&look.v4);
-    tcp_side.prefetch(look.flow);
 }
 
 /// Any other packet, be it a segment over IPv6 or nothing that belongs here.

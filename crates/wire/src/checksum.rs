@@ -59,8 +59,10 @@ impl Sum {
     /// Whether data that holds its own checksum is unharmed: its sum is then all ones.
     #[inline]
     pub const fn is_valid(self) -> bool {
-        // What folds to all ones is a multiple of all ones, and zero is the only multiple that does not.
-        self.0 % 0xffff == 0 && self.0 != 0
+        // What folds to all ones is m · 0xffff with m from 1 to ONES, for 0xffff · ONES = 2^64 - 1. And (m · 0xffff) · ONES = -m modulo 2^64, whose
+        // complement is m - 1; no other number comes out so small, because the multiplication loses nothing.
+        const ONES: u64 = 0x0001_0001_0001_0001;
+        !self.0.wrapping_mul(ONES) < ONES
     }
 }
 
@@ -125,6 +127,20 @@ pub(crate) fn sum_words<const N: usize>(bytes: &[u8; N]) -> Sum {
         sum += word.first_chunk().map_or(0, |word| u64::from(u32::from_ne_bytes(*word)));
     }
     Sum(sum)
+}
+
+/// The sum of a header of five words, in three additions.
+#[inline(always)]
+pub(crate) fn sum_five_words(bytes: &[u8; 20]) -> Sum {
+    let mut words = bytes.chunks(8);
+    let mut next = || {
+        let word = words.next().unwrap_or(&[]);
+        Sum(match word.first_chunk::<8>() {
+            Some(word) => u64::from_ne_bytes(*word),
+            None => word.first_chunk().map_or(0, |word| u64::from(u32::from_ne_bytes(*word))),
+        })
+    };
+    next().combine(next()).combine(next())
 }
 
 /// The sum of fewer than 8 bytes.

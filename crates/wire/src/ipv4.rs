@@ -92,9 +92,12 @@ pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
     let (header, rest) = packet.split_first_chunk::<HEADER_LEN>()?;
     let ports = rest.first_chunk::<4>()?;
     let segment = rest.get(..usize::from(u16_at(header, 2)).wrapping_sub(HEADER_LEN))?;
-    let is_whole = u16_at(header, 6) & (MORE_FRAGMENTS | OFFSET_MASK) == 0;
-    let is_plain = header[0] == 0x45 && header[9] == Proto::TCP.0 && is_whole && segment.len() >= TCP_HEADER_LEN;
-    (is_plain && checksum::sum_words(header).is_valid()).then(|| PlainTcp {
+    // Version and header length, and that it is no fragment, in one look at the first eight bytes.
+    let first = u64::from_be_bytes(*header.first_chunk()?);
+    const PLAIN: u64 = 0x45 << 56;
+    const PLAIN_MASK: u64 = 0xff << 56 | (MORE_FRAGMENTS | OFFSET_MASK) as u64;
+    let is_plain = first & PLAIN_MASK == PLAIN && header[9] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
+    (is_plain && checksum::sum_five_words(header).is_valid()).then(|| PlainTcp {
         src: [header[12], header[13], header[14], header[15]],
         dst: [header[16], header[17], header[18], header[19]],
         ports: u32::from_be_bytes(*ports),

@@ -36,6 +36,16 @@ fn every_length_and_offset_agrees_with_the_plain_sum() {
 }
 
 #[test]
+fn a_sum_is_valid_when_it_folds_to_all_ones() {
+    let multiples = (0..=0x0001_0001_0001_0001u64).step_by(0x7654_3210_9876).map(|m| m.wrapping_mul(0xffff));
+    for multiple in multiples.chain([0, 0xffff, 0x1_fffe, u64::MAX]) {
+        for sum in [multiple.wrapping_sub(1), multiple, multiple.wrapping_add(1)] {
+            assert_eq!(Sum(sum).is_valid(), Sum(sum).fold() == 0xffff, "{sum:x}");
+        }
+    }
+}
+
+#[test]
 fn the_largest_packet_of_ones_does_not_overflow() {
     let ones = std::vec![0xff; 65535];
     assert_eq!(sum(&ones).fold(), naive(&ones));
