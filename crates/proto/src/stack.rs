@@ -126,7 +126,7 @@ impl<E: Env> Stack<E> {
     }
 
     /// Writes bytes to be sent; returns how many were taken. Fewer than all: [`crate::ConnEvents::WRITABLE`] will tell when there is room again.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
         self.tcp.send(conn, bytes, false)
     }
@@ -154,7 +154,7 @@ impl<E: Env> Stack<E> {
     }
 
     /// The owner is done with the oldest `n` unread bytes.
-    #[inline]
+    #[inline(always)]
     pub fn consumed(&mut self, conn: ConnId, n: u32) {
         if self.tcp.consumed(conn, n, self.config.tcp.max_receive_window) {
             self.tcp.tell_window(&self.config, &mut self.counters, conn.index());

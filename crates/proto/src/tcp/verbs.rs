@@ -248,7 +248,7 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, id: ConnId, bytes: &[u8], urgent: bool) -> Result<usize, SendError> {
         let Tcp { open, pools, ready, .. } = self;
         let c = writable(open, id)?;
@@ -296,7 +296,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// True when the peer may have to be told of the room: [`Tcp::tell_window`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn consumed(&mut self, id: ConnId, n: u32, max_receive_window: u32) -> bool {
         let Some(handle) = Self::handle(id) else { return false };
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return false };
