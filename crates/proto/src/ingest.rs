@@ -33,11 +33,12 @@ const SNAP: usize = 192;
 
 /// What a look at a packet brought.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 enum Class {
     /// Goes the long way.
     Slow,
-    /// Is dropped, for this reason.
-    Refused(Drop),
+    /// Is dropped, for the reason in [`Look::why`].
+    Refused,
     /// Is a segment with a good checksum; the rest of [`Look`] says more.
     Tcp,
     /// The same over IPv4, with the flow's name in [`Look::v4`].
@@ -48,6 +49,8 @@ enum Class {
 #[derive(Clone, Copy)]
 struct Look {
     class: Class,
+    /// Why it is dropped, if it is.
+    why: Drop,
     flow: Option<FlowRef>,
     /// Where the segment lies in the frame, TCP header first.
     start: u32,
@@ -59,12 +62,20 @@ struct Look {
 impl Look {
     const NONE: Look = Look {
         class: Class::Slow,
+        why: Drop::PortZero,
         flow: None,
         start: 0,
         len: 0,
         v4: FlowV4::NONE,
         key: FlowKey { local: Addr::ANY_V4, remote: Addr::ANY_V4, local_port: 0, remote_port: 0, table: Table(0) },
     };
+}
+
+impl Look {
+    #[cold]
+    fn refuse(&mut self, why: Drop) {
+        (self.class, self.why) = (Class::Refused, why);
+    }
 }
 
 /// Memory that a burst needs while it is taken in, and the datagrams under reassembly.
@@ -245,7 +256,7 @@ impl<E: Env> Stack<E> {
         let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         let key = match look.class {
-            Class::Refused(why) => return Err(why),
+            Class::Refused => return Err(look.why),
             Class::Slow => return self.slow(now, &meta, buf),
             Class::Tcp => look.key,
             Class::TcpV4 => look.v4.key(),
@@ -346,21 +357,18 @@ fn classify_plain(
         Checksum::Unknown => interface.offloads.trusted_link || plain.checksum_is_valid(),
     };
     if !is_sound {
-        look.class = Class::Refused(if meta.checksum == Checksum::Bad {
+        return look.refuse(if meta.checksum == Checksum::Bad {
             Drop::DeviceBadChecksum
         } else {
             Malformed::TcpBadChecksum.into()
         });
-        return;
     }
     let (src_port, dst_port) = (plain.src_port(), plain.dst_port());
     if src_port == 0 || dst_port == 0 {
-        look.class = Class::Refused(Drop::PortZero);
-        return;
+        return look.refuse(Drop::PortZero);
     }
     if src_port == dst_port && plain.src == plain.dst {
-        look.class = Class::Refused(Drop::Land);
-        return;
+        return look.refuse(Drop::Land);
     }
     look.class = Class::TcpV4;
     look.v4 = FlowV4::new(plain.dst, plain.src, plain.ports, interface.table);
@@ -410,14 +418,12 @@ fn classify_other<E: Env>(
     }
     look.start += header_len as u32;
     look.len = l4.len() as u32;
-    look.class = match segment(interface, meta, &src, &dst, l4, &mut look.key) {
-        Ok(()) => Class::Tcp,
-        Err(why) => Class::Refused(why),
-    };
-    if let Class::Tcp = look.class {
-        look.flow = tcp_side.lookup(&look.key);
-        tcp_side.prefetch(look.flow);
+    match segment(interface, meta, &src, &dst, l4, &mut look.key) {
+        Ok(()) => look.class = Class::Tcp,
+        Err(why) => return look.refuse(why),
     }
+    look.flow = tcp_side.lookup(&look.key);
+    tcp_side.prefetch(look.flow);
 }
 
 /// The checks that every TCP segment goes through before its flow is looked for, and the flow's name.

@@ -23,9 +23,22 @@ const MINUTE_SECS: u64 = 64;
 /// Whether a segment is what everybody expects, and nothing is lost or may be: [`on_plain`] then does all that [`on_segment`] would.
 #[inline(always)]
 pub(crate) fn is_plain<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
+    const KIND: Marks = Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS);
+    let kind = if seg.ts.is_some() { Marks::TS } else { Marks::default() };
+    if c.marks.intersection(KIND) != kind
+        || c.state != State::Established
+        || seg.flags.without(Flags::PSH) != Flags::ACK
+        || seg.seq != c.rcv.nxt
+        || len > c.rcv.wnd()
+        || seg.ts.is_some_and(|(val, _)| (val.wrapping_sub(c.ts_recent) as i32) < 0)
+    {
+        return false;
+    }
+    let (acked, out) = (seg.ack.since(c.snd.una), c.outstanding());
     // An ACK without news while something is out may be a duplicate.
-    let says_news = len > 0 || seg.ack != c.snd.una || c.snd.nxt == c.snd.una;
-    is_predicted(c, seg, len) && says_news && c.sack.is_none() && c.recovery.is_calm()
+    let says_news = len > 0 || acked != 0 || out == 0;
+    debug_assert!(acked > out || is_predicted(c, seg, len));
+    acked <= out && says_news && c.sack.is_none() && c.recovery.is_calm()
 }
 
 /// A segment that [`is_plain`]. `buf` gives its payload of `len` bytes.

@@ -20,7 +20,12 @@ impl DeliveryRate {
         if time == Duration::ZERO {
             return;
         }
-        let units = (u64::from(bytes) * (NANOS / UNIT) / time.as_nanos()).min(u64::from(u32::MAX)) as u32;
+        // What is usual: a request and its answer, much slower than what was known. No division is needed to see that.
+        let (amount, nanos) = (u64::from(bytes) * (NANOS / UNIT), time.as_nanos());
+        if app_limited && nanos <= u64::from(u32::MAX) && amount < u64::from(self.0 & !1) * nanos {
+            return;
+        }
+        let units = (amount / nanos).min(u64::from(u32::MAX)) as u32;
         let new = units & !1 | u32::from(app_limited);
         if !app_limited || new > self.0 {
             self.0 = new;

@@ -19,9 +19,10 @@ use super::span::Span;
 
 /// Where a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum Phase {
     /// Nothing is known to be lost.
-    Open,
+    Open = 0,
     /// Fast recovery, until the recovery point is acknowledged.
     Fast,
     /// After a retransmission timeout, until everything that was in flight then is acknowledged.
@@ -125,7 +126,7 @@ impl Recovery {
     /// Whether nothing is lost and no duplicate ACK has come since SND.UNA last moved.
     #[inline(always)]
     pub(crate) fn is_calm(&self) -> bool {
-        self.phase == Phase::Open && self.dupacks == 0
+        self.phase as u8 | self.dupacks == 0
     }
 
     /// Whoever gives no ACK of new data to [`Recovery::on_ack`], because all is calm and there is no scoreboard, calls this at least once in a
