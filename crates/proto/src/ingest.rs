@@ -83,6 +83,8 @@ pub(crate) struct Scratch {
     looks: Box<[Look; BURST]>,
     pub(crate) fragments: Fragments,
     snap: Box<[u8; SNAP]>,
+    /// How much of it is the last packet's; 0 when nobody asked.
+    snapped: usize,
 }
 
 impl Scratch {
@@ -91,6 +93,7 @@ impl Scratch {
             looks: Box::new([Look::NONE; BURST]),
             fragments: Fragments::new(&config.limits),
             snap: Box::new([0; SNAP]),
+            snapped: 0,
         }
     }
 }
@@ -124,33 +127,45 @@ impl<E: Env> Stack<E> {
         on_drop: &mut dyn FnMut(Drop, &RxMeta, &[u8]),
         keep_head: bool,
     ) {
+        self.scratch.snapped = 0;
         let bytes_in = self.classify_all(burst);
         self.look_up_all(burst.len());
         self.counters.ip.packets_in += burst.len() as u64;
         self.counters.ip.bytes_in += bytes_in;
         let mut delivered = 0;
         for at in 0..burst.len() {
-            let Some((buf, meta)) = burst.peek(at) else { continue };
-            let meta = *meta;
-            let mut snapped = 0;
             if keep_head {
-                snapped = buf.bytes().len().min(SNAP);
-                self.scratch.snap[..snapped].copy_from_slice(&buf.bytes()[..snapped]);
+                self.keep_head(burst, at);
             }
+            let Some(&(_, meta)) = burst.peek(at) else { continue };
             let result = match self.deliver_plain(now, burst, at) {
                 Some(result) => result,
                 None => self.deliver(now, burst, at),
             };
             match result {
                 Ok(()) => delivered += 1,
-                Err(why) => {
-                    self.counters.dropped(why);
-                    on_drop(why, &meta, &self.scratch.snap[..snapped]);
-                }
+                Err(why) => self.tell_of_drop(why, &meta, on_drop),
             }
         }
         self.counters.ip.delivered += delivered;
         burst.reset();
+    }
+
+    /// Keeps the first part of a packet for whoever is told of drops.
+    #[cold]
+    #[inline(never)]
+    fn keep_head(&mut self, burst: &Burst<E::Buf>, at: usize) {
+        let bytes = burst.peek(at).map_or(&[][..], |(buf, _)| buf.bytes());
+        let bytes = &bytes[..bytes.len().min(SNAP)];
+        self.scratch.snap[..bytes.len()].copy_from_slice(bytes);
+        self.scratch.snapped = bytes.len();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_of_drop(&mut self, why: Drop, meta: &RxMeta, on_drop: &mut dyn FnMut(Drop, &RxMeta, &[u8])) {
+        self.counters.dropped(why);
+        on_drop(why, meta, &self.scratch.snap[..self.scratch.snapped]);
     }
 
     /// Looks at every packet of the burst; says how many bytes there are in all.
