@@ -7,14 +7,21 @@ pub const BURST: usize = 64;
 
 /// Up to [`BURST`] received packets with what their device said of them. Filled by a device, drained by the stack.
 pub struct Burst<B> {
-    slots: [Option<(B, RxMeta)>; BURST],
+    slots: [Slot<B>; BURST],
     len: usize,
+}
+
+/// A place in a burst. What the device said stays when the packet is taken.
+struct Slot<B> {
+    buf: Option<B>,
+    meta: RxMeta,
 }
 
 impl<B: Buf> Burst<B> {
     /// An empty burst.
     pub fn new() -> Burst<B> {
-        Burst { slots: [const { None }; BURST], len: 0 }
+        let empty = || Slot { buf: None, meta: RxMeta::default() };
+        Burst { slots: core::array::from_fn(|_| empty()), len: 0 }
     }
 
     /// Packets in it.
@@ -40,7 +47,7 @@ impl<B: Buf> Burst<B> {
     pub fn push(&mut self, buf: B, meta: RxMeta) -> Result<(), B> {
         match self.slots.get_mut(self.len) {
             Some(slot) => {
-                *slot = Some((buf, meta));
+                *slot = Slot { buf: Some(buf), meta };
                 self.len += 1;
                 Ok(())
             }
@@ -49,28 +56,41 @@ impl<B: Buf> Burst<B> {
     }
 
     /// The packet at `index`, counted from the oldest, if it was not taken yet.
-    #[inline]
-    pub fn peek(&self, index: usize) -> Option<&(B, RxMeta)> {
-        self.slots.get(index)?.as_ref()
+    #[inline(always)]
+    pub fn peek(&self, index: usize) -> Option<(&B, &RxMeta)> {
+        self.slots.get(index)?.packet()
     }
 
     /// The packets, the oldest first; None for one that was taken.
     #[inline]
-    pub fn packets(&self) -> &[Option<(B, RxMeta)>] {
-        self.slots.get(..self.len).unwrap_or(&[])
+    pub fn packets(&self) -> impl Iterator<Item = Option<(&B, &RxMeta)>> {
+        self.slots.get(..self.len).unwrap_or(&[]).iter().map(Slot::packet)
+    }
+
+    /// What was said of the packet at `index`, also when it was taken.
+    #[inline]
+    pub fn meta(&self, index: usize) -> Option<&RxMeta> {
+        Some(&self.slots.get(..self.len)?.get(index)?.meta)
     }
 
     /// Takes the packet at `index` out; the others keep their places until [`Burst::clear`].
     #[inline]
     pub fn take(&mut self, index: usize) -> Option<(B, RxMeta)> {
-        self.slots.get_mut(index)?.take()
+        let slot = self.slots.get_mut(index)?;
+        Some((slot.buf.take()?, slot.meta))
+    }
+
+    /// As [`Burst::take`], without what was said of it.
+    #[inline(always)]
+    pub fn take_buf(&mut self, index: usize) -> Option<B> {
+        self.slots.get_mut(index)?.buf.take()
     }
 
     /// Says where all packets in the burst arrived.
     #[inline]
     pub fn set_iface(&mut self, iface: Iface) {
-        for (_, meta) in self.slots[..self.len].iter_mut().flatten() {
-            meta.iface = iface;
+        for slot in &mut self.slots[..self.len] {
+            slot.meta.iface = iface;
         }
     }
 
@@ -78,7 +98,7 @@ impl<B: Buf> Burst<B> {
     #[inline]
     pub fn clear(&mut self) {
         for slot in self.slots.iter_mut().take(self.len) {
-            *slot = None;
+            slot.buf = None;
         }
         self.len = 0;
     }
@@ -86,8 +106,15 @@ impl<B: Buf> Burst<B> {
     /// Starts over after every packet was taken out.
     #[inline]
     pub fn reset(&mut self) {
-        debug_assert!(self.slots.iter().all(Option::is_none), "a packet was left in a burst");
+        debug_assert!(self.slots.iter().all(|slot| slot.buf.is_none()), "a packet was left in a burst");
         self.len = 0;
+    }
+}
+
+impl<B> Slot<B> {
+    #[inline(always)]
+    fn packet(&self) -> Option<(&B, &RxMeta)> {
+        Some((self.buf.as_ref()?, &self.meta))
     }
 }
 

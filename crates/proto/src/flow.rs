@@ -78,6 +78,26 @@ impl FlowV4 {
     }
 }
 
+/// The name of a flow in either form.
+#[derive(Clone, Copy)]
+pub(crate) enum Name<'a> {
+    /// Of IPv4.
+    V4(&'a FlowV4),
+    /// Any.
+    Any(&'a FlowKey),
+}
+
+impl Name<'_> {
+    /// Whether `key` names the same flow.
+    #[inline(always)]
+    pub(crate) fn is(&self, key: &FlowKey) -> bool {
+        match self {
+            Name::V4(name) => name.is(key),
+            Name::Any(name) => *name == key,
+        }
+    }
+}
+
 #[inline(always)]
 fn both(local: [u8; 4], remote: [u8; 4]) -> u64 {
     u64::from(u32::from_le_bytes(remote)) << 32 | u64::from(u32::from_le_bytes(local))

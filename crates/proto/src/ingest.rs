@@ -16,7 +16,7 @@ use clearway_wire::{Addr, EtherType, Malformed, Proto, eth, ipv4, ipv6, tcp};
 use crate::Table;
 use crate::config::Config;
 use crate::counters::Drop;
-use crate::flow::{FlowKey, FlowRef, FlowV4};
+use crate::flow::{FlowKey, FlowRef, FlowV4, Name};
 use crate::frag::Fragments;
 use crate::iface::Interface;
 use crate::ip::Ip;
@@ -78,10 +78,43 @@ impl Look {
     }
 }
 
+/// The payload of a packet that is still in its burst.
+pub(crate) struct Payload<'b, B> {
+    burst: &'b mut Burst<B>,
+    at: usize,
+    front: u32,
+    /// How many bytes it has.
+    pub(crate) len: u32,
+}
+
+impl<B: Buf> Payload<'_, B> {
+    /// The size of the segments that a device has joined into it; 0 when it has not.
+    #[inline(always)]
+    pub(crate) fn segment_size(&self) -> u16 {
+        self.burst.meta(self.at).map_or(0, |meta| meta.segment_size)
+    }
+
+    /// The buffer with the payload and nothing else.
+    #[inline(always)]
+    pub(crate) fn take(self) -> Option<B> {
+        let mut buf = self.burst.take_buf(self.at)?;
+        buf.narrow(self.front as usize, self.len as usize);
+        Some(buf)
+    }
+
+    /// The packet is of no more use.
+    #[inline(always)]
+    pub(crate) fn discard(self) {
+        self.burst.take_buf(self.at);
+    }
+}
+
 /// Memory that a burst needs while it is taken in, and the datagrams under reassembly.
 pub(crate) struct Scratch {
     looks: Box<[Look; BURST]>,
     pub(crate) fragments: Fragments,
+    /// Which packet of the burst is being delivered. It is kept here because the way of a segment needs every register.
+    at: usize,
     snap: Box<[u8; SNAP]>,
     /// How much of it is the last packet's; 0 when nobody asked.
     snapped: usize,
@@ -94,6 +127,7 @@ impl Scratch {
             fragments: Fragments::new(&config.limits),
             snap: Box::new([0; SNAP]),
             snapped: 0,
+            at: 0,
         }
     }
 }
@@ -132,40 +166,30 @@ impl<E: Env> Stack<E> {
         self.look_up_all(burst.len());
         self.counters.ip.packets_in += burst.len() as u64;
         self.counters.ip.bytes_in += bytes_in;
-        let mut delivered = 0;
-        for at in 0..burst.len() {
+        // Those that are not, are taken off again.
+        self.counters.ip.delivered += burst.len() as u64;
+        self.scratch.at = 0;
+        while self.scratch.at < burst.len() {
             if keep_head {
-                self.keep_head(burst, at);
+                self.keep_head(burst);
             }
-            let Some(&(_, meta)) = burst.peek(at) else { continue };
-            let result = match self.deliver_plain(now, burst, at) {
-                Some(result) => result,
-                None => self.deliver(now, burst, at),
-            };
-            match result {
-                Ok(()) => delivered += 1,
-                Err(why) => self.tell_of_drop(why, &meta, on_drop),
+            match self.deliver_plain(now, burst) {
+                Some(Ok(())) => {}
+                other => self.deliver(now, burst, other, on_drop),
             }
+            self.scratch.at += 1;
         }
-        self.counters.ip.delivered += delivered;
         burst.reset();
     }
 
     /// Keeps the first part of a packet for whoever is told of drops.
     #[cold]
     #[inline(never)]
-    fn keep_head(&mut self, burst: &Burst<E::Buf>, at: usize) {
-        let bytes = burst.peek(at).map_or(&[][..], |(buf, _)| buf.bytes());
+    fn keep_head(&mut self, burst: &Burst<E::Buf>) {
+        let bytes = burst.peek(self.scratch.at).map_or(&[][..], |(buf, _)| buf.bytes());
         let bytes = &bytes[..bytes.len().min(SNAP)];
         self.scratch.snap[..bytes.len()].copy_from_slice(bytes);
         self.scratch.snapped = bytes.len();
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell_of_drop(&mut self, why: Drop, meta: &RxMeta, on_drop: &mut dyn FnMut(Drop, &RxMeta, &[u8])) {
-        self.counters.dropped(why);
-        on_drop(why, meta, &self.scratch.snap[..self.scratch.snapped]);
     }
 
     /// Looks at every packet of the burst; says how many bytes there are in all.
@@ -202,77 +226,83 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// Delivers a segment that its connection expects. None: it is something else, and nothing has changed.
+    /// Delivers the packet whose turn it is, if it is a segment that its connection expects. None: it is something else, and nothing has changed.
     #[inline(always)]
-    fn deliver_plain(&mut self, now: Instant, burst: &mut Burst<E::Buf>, at: usize) -> Option<Result<(), Drop>> {
-        let look = self.scratch.looks.get(at)?;
-        let is_v4 = matches!(look.class, Class::TcpV4);
-        if !is_v4 && !matches!(look.class, Class::Tcp) {
+    fn deliver_plain(&mut self, now: Instant, burst: &mut Burst<E::Buf>) -> Option<Result<(), Drop>> {
+        let Scratch { looks, at, .. } = &self.scratch;
+        let look = looks.get(*at)?;
+        if !matches!(look.class, Class::TcpV4 | Class::Tcp) {
             return None;
         }
-        let (buf, meta) = burst.peek(at)?;
-        let (start, size) = (look.start as usize, meta.segment_size);
+        let (buf, _) = burst.peek(*at)?;
+        let start = look.start as usize;
         let segment = buf.bytes().get(start..start + look.len as usize)?;
-        let Some(seg) = tcp::plain_with_stamps(segment) else {
-            return self.deliver_without_options(now, burst, at, is_v4);
-        };
-        self.deliver_expected(now, burst, at, is_v4, size, &seg)
+        match tcp::plain_with_stamps(segment) {
+            Some(seg) => self.deliver_expected(now, burst, &seg),
+            None => self.deliver_without_options(now, burst),
+        }
     }
 
     #[inline(never)]
-    fn deliver_without_options(
-        &mut self,
-        now: Instant,
-        burst: &mut Burst<E::Buf>,
-        at: usize,
-        is_v4: bool,
-    ) -> Option<Result<(), Drop>> {
-        let look = self.scratch.looks.get(at)?;
-        let (buf, meta) = burst.peek(at)?;
-        let (start, size) = (look.start as usize, meta.segment_size);
+    fn deliver_without_options(&mut self, now: Instant, burst: &mut Burst<E::Buf>) -> Option<Result<(), Drop>> {
+        let Scratch { looks, at, .. } = &self.scratch;
+        let look = looks.get(*at)?;
+        let (buf, _) = burst.peek(*at)?;
+        let start = look.start as usize;
         let seg = tcp::plain_without_options(buf.bytes().get(start..start + look.len as usize)?)?;
-        self.deliver_expected(now, burst, at, is_v4, size, &seg)
+        self.deliver_expected(now, burst, &seg)
     }
 
     #[inline(always)]
-    fn deliver_expected(
+    fn deliver_expected(&mut self, now: Instant, burst: &mut Burst<E::Buf>, seg: &Plain) -> Option<Result<(), Drop>> {
+        let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
+        let Scratch { looks, at, .. } = scratch;
+        let look = looks.get(*at)?;
+        let len = look.len - u32::from(seg.header_len);
+        let name = match look.class {
+            Class::TcpV4 => Name::V4(&look.v4),
+            _ => Name::Any(&look.key),
+        };
+        let index = tcp_side.plain(look.flow, name, seg, len)?;
+        let payload = Payload { front: look.start + u32::from(seg.header_len), len, burst, at: *at };
+        let mut cx = Cx { config, counters, replies, ip };
+        Some(tcp_side.on_plain(now, &mut cx, index, seg, payload))
+    }
+
+    /// Delivers the packet whose turn it is, unless that was tried already with this `result`.
+    #[cold]
+    #[inline(never)]
+    fn deliver(
         &mut self,
         now: Instant,
         burst: &mut Burst<E::Buf>,
-        at: usize,
-        is_v4: bool,
-        segment_size: u16,
-        seg: &Plain,
-    ) -> Option<Result<(), Drop>> {
-        let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
-        let look = scratch.looks.get(at)?;
-        let len = look.len - u32::from(seg.header_len);
-        let index =
-            tcp_side.plain(look.flow, |key| if is_v4 { look.v4.is(key) } else { look.key == *key }, seg, len)?;
-        let front = look.start as usize + usize::from(seg.header_len);
-        let mut cx = Cx { config, counters, replies, ip };
-        let payload = || {
-            let (mut buf, _) = burst.take(at)?;
-            buf.narrow(front, len as usize);
-            Some(buf)
+        result: Option<Result<(), Drop>>,
+        on_drop: &mut dyn FnMut(Drop, &RxMeta, &[u8]),
+    ) {
+        let at = self.scratch.at;
+        let Some(meta) = burst.meta(at).copied() else { return };
+        let result = match (result, burst.take_buf(at)) {
+            (Some(result), _) => result,
+            (None, Some(buf)) => self.deliver_any(now, at, &meta, buf),
+            // Somebody has taken it before.
+            (None, None) => {
+                self.counters.ip.delivered -= 1;
+                return;
+            }
         };
-        let result = tcp_side.on_plain(now, &mut cx, index, seg, segment_size, len, payload);
-        if len == 0 {
-            burst.take(at);
+        if let Err(why) = result {
+            self.counters.ip.delivered -= 1;
+            self.counters.dropped(why);
+            on_drop(why, &meta, &self.scratch.snap[..self.scratch.snapped]);
         }
-        Some(result)
     }
 
-    /// Delivers any packet.
-    #[cold]
-    #[inline(never)]
-    fn deliver(&mut self, now: Instant, burst: &mut Burst<E::Buf>, at: usize) -> Result<(), Drop> {
-        let Some((mut buf, meta)) = burst.take(at) else { return Ok(()) };
+    fn deliver_any(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
         let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         let key = match look.class {
             Class::Refused => return Err(look.why),
-            Class::Slow => return self.slow(now, &meta, buf),
+            Class::Slow => return self.slow(now, meta, buf),
             Class::Tcp => look.key,
             Class::TcpV4 => look.v4.key(),
         };
@@ -280,7 +310,7 @@ impl<E: Env> Stack<E> {
         let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
         let mut cx = Cx { config, counters, replies, ip };
         buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        tcp_side.on_segment(now, &mut cx, &key, look.flow, &seg, &meta, buf)
+        tcp_side.on_segment(now, &mut cx, &key, look.flow, &seg, meta, buf)
     }
 }
 

@@ -50,9 +50,9 @@ use crate::counters::{Counters, Drop};
 use crate::emit::IpOut;
 use crate::error::Failure;
 use crate::event::Event;
-use crate::flow::{FlowKey, FlowRef, FlowV4, Flows, LifePhase, MAX_INDEX};
+use crate::flow::{FlowKey, FlowRef, FlowV4, Flows, LifePhase, MAX_INDEX, Name};
 use crate::icmp::IcmpError;
-use crate::ingest::BufferMaker;
+use crate::ingest::{BufferMaker, Payload};
 use crate::ip::Ip;
 use crate::listen_table::ListenTable;
 use crate::ports::Ports;
@@ -256,39 +256,29 @@ impl<E: Env> Tcp<E> {
         self.flows.find(self.flows.hash(key), |at| self.is_at(at, key))
     }
 
-    /// The place of the open connection at `flow`, if `is_it` knows its name and `seg` with `len` bytes is what it expects.
+    /// The place of the open connection at `flow`, if that is its `name` and `seg` with `len` bytes is what it expects.
     #[inline(always)]
-    pub(crate) fn plain(
-        &self,
-        flow: Option<FlowRef>,
-        is_it: impl FnOnce(&FlowKey) -> bool,
-        seg: &Plain,
-        len: u32,
-    ) -> Option<u32> {
+    pub(crate) fn plain(&self, flow: Option<FlowRef>, name: Name<'_>, seg: &Plain, len: u32) -> Option<u32> {
         let at = flow.filter(|at| at.phase() == LifePhase::Open)?;
         let c = self.open.by_index(at.index())?;
         // What is established is not detached.
-        (open::is_plain(c, seg, len) && is_it(&c.key)).then_some(at.index())
+        (open::is_plain(c, seg, len) && name.is(&c.key)).then_some(at.index())
     }
 
-    /// Takes a segment that [`Tcp::plain`] found a place for. `buf` gives its payload of `len` bytes, which a device may have joined out of segments of
-    /// `segment_size`.
+    /// Takes a segment that [`Tcp::plain`] found a place for.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn on_plain(
         &mut self,
         now: Instant,
         cx: &mut Cx<'_>,
         index: u32,
         seg: &Plain,
-        segment_size: u16,
-        len: u32,
-        buf: impl FnOnce() -> Option<E::Buf>,
+        payload: Payload<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
         self.now = now;
         cx.counters.tcp.segs_in += 1;
-        let result = open::on_plain(now, c, &mut self.pools, cx, seg, segment_size, len, buf);
+        let result = open::on_plain(now, c, &mut self.pools, cx, seg, payload);
         if c.marks.any(UNSETTLED) {
             self.settle(now, cx.config, cx.counters, index);
         } else if !c.events.is_empty() && c.is_owned() && !self.news.join(index, &mut c.news) {

@@ -204,7 +204,7 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         &bytes[..bytes.len().min(queue.unread as usize)]
     }
 
-    #[inline]
+    #[inline(always)]
     fn consume(&mut self, queue: &mut ChainQueue, n: u32) {
         // What is usual: all is read, and it lay in one buffer.
         if n == queue.unread && n > 0 && queue.head == queue.tail && queue.early == 0 {

@@ -12,6 +12,7 @@ use super::{Cx, Pools, text};
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
+use crate::ingest::Payload;
 use crate::store::{Env, RxStore};
 
 /// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.
@@ -41,28 +42,27 @@ pub(crate) fn is_plain<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     acked <= out && says_news && c.sack.is_none() && c.recovery.is_calm()
 }
 
-/// A segment that [`is_plain`]. `buf` gives its payload of `len` bytes.
+/// A segment that [`is_plain`].
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn on_plain<E: Env>(
     now: Instant,
     c: &mut Conn<E>,
     p: &mut Pools<E>,
     cx: &mut Cx<'_>,
     seg: &Plain,
-    segment_size: u16,
-    len: u32,
-    buf: impl FnOnce() -> Option<E::Buf>,
+    payload: Payload<'_, E::Buf>,
 ) -> Result<(), Drop> {
     c.segs_in = c.segs_in.wrapping_add(1);
     ack::digest_plain(now, c, p, cx, seg);
     heard_plain(now, c, seg);
+    let (len, segment_size) = (payload.len, payload.segment_size());
     if len == 0 {
+        payload.discard();
         return Ok(());
     }
     text::learn_size(c, segment_size, len);
     text::count(now, c, segment_size, len);
-    let Some(buf) = buf() else { return Ok(()) };
+    let Some(buf) = payload.take() else { return Ok(()) };
     text::in_order(now, c, p, cx, seg.flags, buf, len)
 }
 

@@ -87,7 +87,7 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
 }
 
 /// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
-#[inline]
+#[inline(always)]
 pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, segment_size: u16, len: u32) {
     let size = if segment_size == 0 { len } else { u32::from(segment_size) };
     if size > u32::from(c.rcv_mss) {
@@ -96,7 +96,7 @@ pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, segment_size: u16, len: u32) {
 }
 
 /// Counts a segment with `len` bytes of payload, or as many as a device joined into it.
-#[inline]
+#[inline(always)]
 pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, len: u32) {
     c.data_heard = Ms::of(now);
     c.data_segs_in = c.data_segs_in.wrapping_add(1);
@@ -112,7 +112,7 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 /// connection, when the peer is in slow start and each ACK lets it go faster; else with the next segment, or after a short while.
 ///
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small it is: such are the peer's full segments.
-#[inline]
+#[inline(always)]
 fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
     if c.quick > 0 {
         c.quick -= 1;
