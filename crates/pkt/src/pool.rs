@@ -24,7 +24,7 @@ pub struct PoolBuf {
     // Empty only while `drop` hands the memory back.
     mem: Box<[u8]>,
     start: u32,
-    end: u32,
+    len: u32,
     home: Rc<Free>,
 }
 
@@ -39,7 +39,7 @@ impl Pool {
     #[inline]
     pub fn take(&self) -> Option<PoolBuf> {
         let mem = self.free.list.borrow_mut().pop()?;
-        Some(PoolBuf { start: 0, end: mem.len() as u32, mem, home: Rc::clone(&self.free) })
+        Some(PoolBuf { start: 0, len: mem.len() as u32, mem, home: Rc::clone(&self.free) })
     }
 
     /// A buffer that holds a copy of `bytes`; None when all are out or `bytes` is longer than a buffer.
@@ -72,27 +72,31 @@ impl Pool {
 impl Buf for PoolBuf {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        &self.mem[self.start as usize..self.end as usize]
+        let start = self.start as usize;
+        &self.mem[start..start + self.len as usize]
     }
 
     #[inline]
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.mem[self.start as usize..self.end as usize]
+        let start = self.start as usize;
+        &mut self.mem[start..start + self.len as usize]
     }
 
     #[inline]
     fn len(&self) -> usize {
-        (self.end - self.start) as usize
+        self.len as usize
     }
 
     #[inline]
     fn trim_front(&mut self, n: usize) {
-        self.start = (self.start as usize).saturating_add(n).min(self.end as usize) as u32;
+        let n = n.min(self.len as usize) as u32;
+        self.start += n;
+        self.len -= n;
     }
 
     #[inline]
     fn truncate(&mut self, len: usize) {
-        self.end = (self.start as usize).saturating_add(len).min(self.end as usize) as u32;
+        self.len = len.min(self.len as usize) as u32;
     }
 
     #[inline]

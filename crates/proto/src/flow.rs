@@ -124,6 +124,15 @@ pub(crate) const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
 pub(crate) struct FlowRef(u32);
 
 impl FlowRef {
+    /// No record: a phase that there is not.
+    pub(crate) const NONE: FlowRef = FlowRef(u32::MAX);
+
+    /// Whether this is the place of an open connection.
+    #[inline(always)]
+    pub(crate) fn is_open(self) -> bool {
+        self.0 >> INDEX_BITS == LifePhase::Open as u32
+    }
+
     #[inline]
     pub(crate) fn new(phase: LifePhase, index: u32) -> FlowRef {
         debug_assert!(index <= MAX_INDEX);

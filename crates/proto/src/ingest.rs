@@ -51,7 +51,8 @@ struct Look {
     class: Class,
     /// Why it is dropped, if it is.
     why: Drop,
-    flow: Option<FlowRef>,
+    /// Where its record may lie, or [`FlowRef::NONE`].
+    flow: FlowRef,
     /// Where the segment lies in the frame, TCP header first.
     start: u32,
     len: u32,
@@ -63,7 +64,7 @@ impl Look {
     const NONE: Look = Look {
         class: Class::Slow,
         why: Drop::PortZero,
-        flow: None,
+        flow: FlowRef::NONE,
         start: 0,
         len: 0,
         v4: FlowV4::NONE,
@@ -220,7 +221,7 @@ impl<E: Env> Stack<E> {
         let Stack { tcp, scratch, .. } = self;
         for look in scratch.looks.get_mut(..n).unwrap_or(&mut []) {
             if let Class::TcpV4 = look.class {
-                look.flow = tcp.lookup_v4(&look.v4);
+                look.flow = tcp.lookup_v4(&look.v4).unwrap_or(FlowRef::NONE);
                 tcp.prefetch(look.flow);
             }
         }
@@ -310,7 +311,8 @@ impl<E: Env> Stack<E> {
         let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
         let mut cx = Cx { config, counters, replies, ip };
         buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        tcp_side.on_segment(now, &mut cx, &key, look.flow, &seg, meta, buf)
+        let flow = Some(look.flow).filter(|flow| *flow != FlowRef::NONE);
+        tcp_side.on_segment(now, &mut cx, &key, flow, &seg, meta, buf)
     }
 }
 
@@ -467,7 +469,7 @@ fn classify_other<E: Env>(
         Ok(()) => look.class = Class::Tcp,
         Err(why) => return look.refuse(why),
     }
-    look.flow = tcp_side.lookup(&look.key);
+    look.flow = tcp_side.lookup(&look.key).unwrap_or(FlowRef::NONE);
     tcp_side.prefetch(look.flow);
 }
 

@@ -221,12 +221,13 @@ impl<E: Env> Tcp<E> {
 
     /// Asks the processor for the record, so that it is here when the segment is delivered.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, flow: Option<FlowRef>) {
-        let Some(flow) = flow else { return };
-        if flow.phase() == LifePhase::Open {
+    pub(crate) fn prefetch(&self, flow: FlowRef) {
+        if flow.is_open() {
             return clearway_hint::prefetch_slice_at(self.open.entries(), flow.index() as usize);
         }
-        self.prefetch_other(flow);
+        if flow != FlowRef::NONE {
+            self.prefetch_other(flow);
+        }
     }
 
     #[cold]
@@ -258,11 +259,13 @@ impl<E: Env> Tcp<E> {
 
     /// The place of the open connection at `flow`, if that is its `name` and `seg` with `len` bytes is what it expects.
     #[inline(always)]
-    pub(crate) fn plain(&self, flow: Option<FlowRef>, name: Name<'_>, seg: &Plain, len: u32) -> Option<u32> {
-        let at = flow.filter(|at| at.phase() == LifePhase::Open)?;
-        let c = self.open.by_index(at.index())?;
+    pub(crate) fn plain(&self, flow: FlowRef, name: Name<'_>, seg: &Plain, len: u32) -> Option<u32> {
+        if !flow.is_open() {
+            return None;
+        }
+        let c = self.open.by_index(flow.index())?;
         // What is established is not detached.
-        (open::is_plain(c, seg, len) && name.is(&c.key)).then_some(at.index())
+        (open::is_plain(c, seg, len) && name.is(&c.key)).then_some(flow.index())
     }
 
     /// Takes a segment that [`Tcp::plain`] found a place for.

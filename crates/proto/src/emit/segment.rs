@@ -37,7 +37,7 @@ pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) ->
 }
 
 /// Sends one segment with `payload` bytes, which `fill` writes; it says whether it had them, and if not, nothing leaves and this is false.
-/// `head` says the header, whose options are timestamps when it `is_stamped` and none otherwise, TOS and TTL. `is_v4` says
+/// `head` says the header, whose options are timestamps when it `is_stamped` and none otherwise. `is_v4` says
 /// the family of `key`. The caller has made the segment for this way's MTU.
 ///
 /// # Errors
@@ -51,7 +51,8 @@ pub(crate) fn send_segment<S: Sink>(
     key: &FlowKey,
     (is_v4, is_stamped): (bool, bool),
     payload: usize,
-    head: impl FnOnce() -> (Segment, u8, u8),
+    (tos, ttl): (&u8, &u8),
+    head: impl FnOnce() -> Segment,
     fill: impl FnOnce(&mut [u8]) -> bool,
 ) -> Result<bool, OutError> {
     let header_len = if is_stamped { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
@@ -66,10 +67,10 @@ pub(crate) fn send_segment<S: Sink>(
     if link_len != 0 {
         eth::emit(way.mac, way.interface.mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, link);
     }
+    let put = if is_v4 { put_v4 } else { put_v6 };
+    let pseudo = put(key, *tos, *ttl, l4_len, packet);
     // Only now, so that none of it has to be kept while the sink makes room.
-    let (seg, tos, ttl) = head();
-    let pseudo = if is_v4 { put_v4(key, tos, ttl, l4_len, packet) } else { put_v6(key, tos, ttl, l4_len, packet) };
-    tcp::emit_plain(&seg, l4);
+    tcp::emit_plain(&head(), l4);
     if !l4.get_mut(header_len..).is_some_and(fill) {
         return Ok(false);
     }
@@ -88,9 +89,9 @@ pub(crate) fn send_segment<S: Sink>(
         };
         tcp::put_checksum(sum, l4);
     }
-    counters.ip.packets_out += 1;
     counters.ip.bytes_out += len as u64;
     sink.commit(way.iface, len, meta);
+    counters.ip.packets_out += 1;
     Ok(true)
 }
 

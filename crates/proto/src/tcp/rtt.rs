@@ -93,7 +93,8 @@ impl Rtt {
     /// otherwise be left 10 ms for the peer's delayed ACK. The result is never below the bound either way.
     #[inline(always)]
     pub(crate) fn rto(&self, cfg: &TcpConfig) -> Duration {
-        if self.known && self.backoff == 0 {
+        // Both at once: a timeout is reckoned with each segment that leaves alone.
+        if u8::from(!self.known) | self.backoff == 0 {
             return self.once(cfg).min(cfg.rto_max);
         }
         self.rto_of_any(cfg)

@@ -92,7 +92,7 @@ fn leave<E: Env, S: Sink>(
     let (mut field, mut edge) = (0, Seq(0));
     let head = || {
         Offer { field, edge } = offer::<E>(&c.rcv, c.rcv_mss, rx, &c.rx, config);
-        let seg = Segment {
+        Segment {
             src_port: c.key.local_port,
             dst_port: c.key.remote_port,
             seq: span.start,
@@ -103,11 +103,11 @@ fn leave<E: Env, S: Sink>(
             wnd: field,
             urg: 0,
             opts: TcpOptions { ts: is_stamped.then(|| (stamp(now, c.ts_offset), c.ts_recent)), ..TcpOptions::NONE },
-        };
-        (seg, c.settings.tos, c.settings.ttl)
+        }
     };
+    let service = (&c.settings.tos, &c.settings.ttl);
     let fill = |room: &mut [u8]| tx.peek(queue, at, room) == room.len();
-    if !send_segment(sink, counters, way, &c.key, (is_v4, is_stamped), span.len() as usize, head, fill)? {
+    if !send_segment(sink, counters, way, &c.key, (is_v4, is_stamped), span.len() as usize, service, head, fill)? {
         return Ok(false);
     }
     counters.tcp.segs_out += 1;
@@ -175,7 +175,6 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, offe
     c.rcv.field = offer.field;
     c.delack = Instant::NEVER;
     c.segs_out = c.segs_out.wrapping_add(1);
-    c.data_segs_out = c.data_segs_out.wrapping_add(1);
     c.times.sent = Ms::of(now);
     let before = c.marks;
     let mut marks = before;
@@ -204,5 +203,6 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, offe
             marks.set(Marks::REARM);
         }
     }
+    c.data_segs_out = c.data_segs_out.wrapping_add(1);
     c.marks = marks;
 }
