@@ -240,7 +240,8 @@ fn send_quick(
         key,
         kind,
         payload,
-        || (*seg, 4, 63),
+        (&4, &63),
+        || *seg,
         |room| {
             room.fill(0x5a);
             room.len() == payload
