@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use clearway_base::Instant;
 use clearway_pkt::{BURST, Buf, Burst, Checksum, RxMeta};
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Addr, EtherType, Malformed, Proto, eth, ipv4, ipv6, tcp};
+use clearway_wire::{Addr, EtherType, Malformed, eth, ipv4, ipv6, tcp};
 
 use crate::Table;
 use crate::config::Config;
@@ -23,7 +23,7 @@ use crate::ip::Ip;
 use crate::local::Kind;
 use crate::stack::Stack;
 use crate::store::Env;
-use crate::tcp::{Cx, Tcp};
+use crate::tcp::Cx;
 
 /// Makes a packet buffer that holds a copy of the bytes given; None when there is no memory.
 pub type BufferMaker<B> = Box<dyn FnMut(&[u8]) -> Option<B>>;
@@ -197,8 +197,8 @@ impl<E: Env> Stack<E> {
     #[inline(never)]
     fn classify_all(&mut self, burst: &Burst<E::Buf>) -> u64 {
         let mut bytes_in = 0;
-        let Stack { ip, tcp, scratch, .. } = self;
-        let mut known = Known { iface: NO_IFACE, interface: None, ours: NO_V4 };
+        let Stack { ip, scratch, .. } = self;
+        let mut known = Known { iface: NO_IFACE, interface: None, ours: NO_V4, ours_v6: Addr::ANY_V4 };
         for (look, packet) in scratch.looks.iter_mut().zip(burst.packets()) {
             look.class = Class::Slow;
             let Some((buf, meta)) = packet else { continue };
@@ -206,24 +206,27 @@ impl<E: Env> Stack<E> {
             bytes_in += frame.len() as u64;
             if known.iface != u32::from(meta.iface.0) {
                 let interface = ip.interface(meta.iface).filter(|i| i.up);
-                known = Known { iface: meta.iface.0.into(), interface, ours: NO_V4 };
+                known = Known { iface: meta.iface.0.into(), interface, ours: NO_V4, ours_v6: Addr::ANY_V4 };
             }
             if let Some(interface) = known.interface {
-                classify(ip, tcp, interface, frame, meta, look, &mut known.ours);
+                classify(ip, interface, frame, meta, look, &mut known);
             }
         }
         bytes_in
     }
 
-    /// Looks up the flows of the segments over IPv4 among the first `n` packets, and asks the processor for their records.
+    /// Looks up the flows of the segments among the first `n` packets, and asks the processor for their records.
     #[inline(never)]
     fn look_up_all(&mut self, n: usize) {
         let Stack { tcp, scratch, .. } = self;
         for look in scratch.looks.get_mut(..n).unwrap_or(&mut []) {
-            if let Class::TcpV4 = look.class {
-                look.flow = tcp.lookup_v4(&look.v4).unwrap_or(FlowRef::NONE);
-                tcp.prefetch(look.flow);
-            }
+            let flow = match look.class {
+                Class::TcpV4 => tcp.lookup_v4(&look.v4),
+                Class::Tcp => tcp.lookup(&look.key),
+                _ => continue,
+            };
+            look.flow = flow.unwrap_or(FlowRef::NONE);
+            tcp.prefetch(look.flow);
         }
     }
 
@@ -324,6 +327,8 @@ struct Known<'i> {
     interface: Option<&'i Interface>,
     /// The IPv4 address of ours that it was for, or [`NO_V4`].
     ours: u64,
+    /// The IPv6 address of ours that it was for, or one of IPv4.
+    ours_v6: Addr,
 }
 
 /// What no interface has as its number.
@@ -334,15 +339,7 @@ const NO_V4: u64 = u64::MAX;
 
 /// Recognises the common case and its plain faults; anything else stays slow.
 #[inline(always)]
-fn classify<E: Env>(
-    ip: &Ip,
-    tcp_side: &Tcp<E>,
-    interface: &Interface,
-    frame: &[u8],
-    meta: &RxMeta,
-    look: &mut Look,
-    ours: &mut u64,
-) {
+fn classify(ip: &Ip, interface: &Interface, frame: &[u8], meta: &RxMeta, look: &mut Look, known: &mut Known<'_>) {
     let packet = if interface.is_ethernet() {
         let Ok(eth) = eth::check(frame) else { return };
         if eth.dst() != interface.mac || eth.src().is_multicast() || !eth.tags().is_empty() {
@@ -363,16 +360,15 @@ fn classify<E: Env>(
     };
     look.start = (frame.len() - packet.len()) as u32;
     if let Some(plain) = ipv4::plain_tcp(packet) {
-        classify_plain(ip, interface, &plain, meta, look, ours);
-    } else {
-        classify_other(ip, tcp_side, interface, packet, meta, look);
+        classify_v4(ip, interface, &plain, meta, look, &mut known.ours);
+    } else if let Some(plain) = ipv6::plain_tcp(packet) {
+        classify_v6(ip, interface, &plain, meta, look, &mut known.ours_v6);
     }
 }
 
-/// What nearly every IPv4 packet is: a whole segment behind a header without options. The same questions as in [`classify_other`] and
-/// [`segment`], in the same order.
+/// What nearly every IPv4 packet is: a whole segment behind a header without options. The same questions as in [`segment`], in the same order.
 #[inline(always)]
-fn classify_plain(
+fn classify_v4(
     ip: &Ip,
     interface: &Interface,
     plain: &ipv4::PlainTcp<'_>,
@@ -404,11 +400,7 @@ fn classify_plain(
         Checksum::Unknown => interface.offloads.trusted_link || plain.checksum_is_valid(),
     };
     if !is_sound {
-        return look.refuse(if meta.checksum == Checksum::Bad {
-            Drop::DeviceBadChecksum
-        } else {
-            Malformed::TcpBadChecksum.into()
-        });
+        return look.refuse(bad_checksum(meta));
     }
     let (src_port, dst_port) = (plain.src_port(), plain.dst_port());
     if src_port == 0 || dst_port == 0 {
@@ -421,56 +413,56 @@ fn classify_plain(
     look.v4 = FlowV4::new(plain.dst, plain.src, plain.ports, interface.table);
 }
 
-/// Any other packet, be it a segment over IPv6 or nothing that belongs here.
+/// The same for IPv6.
 #[inline(never)]
-fn classify_other<E: Env>(
+fn classify_v6(
     ip: &Ip,
-    tcp_side: &Tcp<E>,
     interface: &Interface,
-    packet: &[u8],
+    plain: &ipv6::PlainTcp<'_>,
     meta: &RxMeta,
     look: &mut Look,
+    known: &mut Addr,
 ) {
-    let (src, dst, header_len, l4) = match packet.first().map(|b| b >> 4) {
-        Some(4) => match ipv4::check(packet, true) {
-            Ok(v4) if v4.proto() == Proto::TCP && !v4.is_fragment() && v4.options().is_empty() => {
-                // The first byte of 0, 127 and 224 and above are special.
-                let src = v4.src();
-                let [first, ..] = src.v4_octets();
-                if first == 0 || first == 127 || first >= 224 {
-                    return;
-                }
-                (src, v4.dst(), ipv4::HEADER_LEN, v4.payload())
-            }
-            _ => return,
-        },
-        Some(6) => match ipv6::check(packet) {
-            Ok(v6) if v6.next() == Proto::TCP => {
-                // ff00::/8 and everything below 0100:: are special.
-                let src = v6.src();
-                if matches!(src.octets()[0], 0 | 0xff) {
-                    return;
-                }
-                (src, v6.dst(), ipv6::HEADER_LEN, v6.payload())
-            }
-            _ => return,
-        },
-        _ => return,
-    };
-    // Whether the destination is ours and the source an ordinary host's; why not, is for the slow way to say.
-    let ours = ip.locals.find(interface.table, meta.iface, &dst);
-    let to_us = ours.is_some_and(|l| l.kind == Kind::Unicast && !dst.is_loopback());
-    if !to_us || ip.locals.find(interface.table, meta.iface, &src).is_some() {
+    let (src, dst) = (&plain.src, &plain.dst);
+    // ff00::/8 and everything below 0100:: are special.
+    if matches!(src.octets()[0], 0 | 0xff) {
         return;
     }
-    look.start += header_len as u32;
-    look.len = l4.len() as u32;
-    match segment(interface, meta, &src, &dst, l4, &mut look.key) {
-        Ok(()) => look.class = Class::Tcp,
-        Err(why) => return look.refuse(why),
+    if *known != *dst {
+        let ours = ip.locals.find(interface.table, meta.iface, dst);
+        if !ours.is_some_and(|l| l.kind == Kind::Unicast) || dst.is_loopback() {
+            return;
+        }
+        *known = *dst;
     }
-    look.flow = tcp_side.lookup(&look.key).unwrap_or(FlowRef::NONE);
-    tcp_side.prefetch(look.flow);
+    if ip.locals.may_end_in(src.octets()[15]) && ip.locals.find(interface.table, meta.iface, src).is_some() {
+        return;
+    }
+    look.start += ipv6::HEADER_LEN as u32;
+    look.len = plain.segment.len() as u32;
+    let is_sound = match meta.checksum {
+        Checksum::Good => true,
+        Checksum::Bad => false,
+        Checksum::Unknown => interface.offloads.trusted_link || plain.checksum_is_valid(),
+    };
+    if !is_sound {
+        return look.refuse(bad_checksum(meta));
+    }
+    let (remote_port, local_port) = ((plain.ports >> 16) as u16, plain.ports as u16);
+    if remote_port == 0 || local_port == 0 {
+        return look.refuse(Drop::PortZero);
+    }
+    if remote_port == local_port && src == dst {
+        return look.refuse(Drop::Land);
+    }
+    look.class = Class::Tcp;
+    look.key = FlowKey { local: *dst, remote: *src, local_port, remote_port, table: interface.table };
+}
+
+/// Why a segment whose checksum is wrong is dropped.
+#[cold]
+fn bad_checksum(meta: &RxMeta) -> Drop {
+    if meta.checksum == Checksum::Bad { Drop::DeviceBadChecksum } else { Malformed::TcpBadChecksum.into() }
 }
 
 /// The checks that every TCP segment goes through before its flow is looked for, and the flow's name.

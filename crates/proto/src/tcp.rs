@@ -208,7 +208,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Where the record of a flow probably lies: one look at the table, none at the record.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lookup(&self, key: &FlowKey) -> Option<FlowRef> {
         self.flows.candidate(self.flows.hash(key))
     }

@@ -215,10 +215,14 @@ pub fn copy_and_sum(src: &[u8], dst: &mut [u8]) -> Sum {
 ///
 /// Written once for both families: the `ff ff` of a mapped IPv4 address is zero in ones-complement arithmetic,
 /// so the sum over sixteen bytes equals the sum over the four that IPv4 asks for.
-#[inline]
+#[inline(always)]
 pub fn pseudo(src: &Addr, dst: &Addr, proto: Proto, len: u32) -> Sum {
-    let addresses = sum_words(src.octets()).0 + sum_words(dst.octets()).0;
-    Sum(addresses + u64::from(u32::from(proto.0).to_be()) + u64::from(len.to_be()))
+    let mut sum = u64::from(u32::from(proto.0).to_be()) + u64::from(len.to_be());
+    let mut carries = 0;
+    for mut half in [&src.octets()[..], &dst.octets()[..]] {
+        add_chunk::<16>(&mut sum, &mut carries, &mut half);
+    }
+    Sum(sum).combine(Sum(carries))
 }
 
 /// As [`pseudo`], for addresses of which it is known that they are IPv4's.

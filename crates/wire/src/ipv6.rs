@@ -2,8 +2,10 @@
 
 use crate::addr::Addr;
 use crate::bytes::{head, put16, put32, u16_at, u32_at};
+use crate::checksum;
 use crate::ip::{Ecn, Proto};
 use crate::malformed::Malformed;
+use crate::tcp::HEADER_LEN as TCP_HEADER_LEN;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
@@ -102,6 +104,44 @@ impl<'a> Ipv6<'a> {
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
+}
+
+/// What [`plain_tcp`] reads of a packet.
+#[derive(Clone, Copy)]
+pub struct PlainTcp<'a> {
+    /// Source address.
+    pub src: Addr,
+    /// Destination address.
+    pub dst: Addr,
+    /// The source port in the upper half, the destination port in the lower: as they stand.
+    pub ports: u32,
+    /// The segment, at least a TCP header long, without padding.
+    pub segment: &'a [u8],
+}
+
+impl PlainTcp<'_> {
+    /// Whether the segment's checksum is right.
+    #[inline(always)]
+    pub fn checksum_is_valid(&self) -> bool {
+        let len = self.segment.len() as u32;
+        checksum::sum_from(checksum::pseudo(&self.src, &self.dst, Proto::TCP, len), self.segment).is_valid()
+    }
+}
+
+/// A TCP segment right behind a sound header, read at one go. None: the packet is something else, and [`check`] says what.
+#[inline(always)]
+pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
+    let (header, rest) = packet.split_first_chunk::<HEADER_LEN>()?;
+    let ports = rest.first_chunk::<4>()?;
+    let segment = rest.get(..usize::from(u16_at(header, 4)))?;
+    let (src, dst) = addresses(header);
+    let is_plain = header[0] >> 4 == 6 && header[6] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
+    (is_plain && !src.is_v4() && !dst.is_v4()).then(|| PlainTcp {
+        src,
+        dst,
+        ports: u32::from_be_bytes(*ports),
+        segment,
+    })
 }
 
 /// The fields of a header that we write.

@@ -4,7 +4,7 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_pkt::{Iface, Offloads};
-use clearway_wire::{Mac, Malformed, Segment};
+use clearway_wire::{Mac, Malformed, Proto, Segment};
 use proptest::prelude::*;
 
 use super::*;

@@ -61,3 +61,58 @@ fn mapped_ipv4_addresses_are_refused_at_both_ends() {
         assert_eq!(check(&packet(&header)).err(), Some(Malformed::Ipv6MappedAddress));
     }
 }
+
+/// A TCP segment of `len` bytes, zeros but for its ports and checksum, behind a header.
+fn segment(len: usize) -> Vec<u8> {
+    let header = Header {
+        src: "2001:db8::1".parse().unwrap(),
+        dst: "2001:db8::2".parse().unwrap(),
+        next: Proto::TCP,
+        traffic_class: 0xb9,
+        flow_label: 0xf_ffff,
+        hop_limit: 64,
+        payload_len: len as u16,
+    };
+    let mut bytes = std::vec![0; HEADER_LEN + len];
+    emit(&header, &mut bytes);
+    bytes[40..44].copy_from_slice(&[0, 80, 7, 7]);
+    if len >= 20 {
+        let sum = checksum::transport(&header.src, &header.dst, Proto::TCP, &bytes[HEADER_LEN..]);
+        bytes[56..58].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_plain_segment_is_read_as_the_check_reads_it() {
+    for len in [20, 21, 32, 96, 1440] {
+        let mut bytes = segment(len);
+        bytes.extend([0; 6]);
+        let (plain, ip) = (plain_tcp(&bytes).unwrap(), check(&bytes).unwrap());
+        assert_eq!((plain.src, plain.dst, plain.segment), (ip.src(), ip.dst(), ip.payload()));
+        assert_eq!(plain.ports, 80 << 16 | 0x0707);
+        assert!(plain.checksum_is_valid());
+        bytes[45] ^= 1;
+        assert!(!plain_tcp(&bytes).unwrap().checksum_is_valid());
+    }
+}
+
+#[test]
+fn what_is_no_plain_segment_is_left_to_the_check() {
+    let good = segment(32);
+    for cut in 0..good.len() {
+        assert!(plain_tcp(&good[..cut]).is_none(), "{cut} bytes");
+    }
+    assert!(plain_tcp(&segment(19)).is_none(), "a segment without a whole header");
+    // Version, another protocol, and addresses that are IPv4's.
+    for (at, value) in [(0, 0x40), (6, 17), (6, 0)] {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        assert!(plain_tcp(&bytes).is_none(), "{value} at {at}");
+    }
+    for at in [8, 24] {
+        let mut bytes = good.clone();
+        bytes[at..at + 12].copy_from_slice(&Addr::ANY_V4.octets()[..12]);
+        assert!(plain_tcp(&bytes).is_none(), "a mapped address at {at}");
+    }
+}
