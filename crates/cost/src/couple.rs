@@ -19,29 +19,31 @@ impl Env for InMemory {
 /// Length of a packet buffer in bytes.
 pub const BUF_LEN: usize = 2048;
 
+/// Frames that may wait on the way out.
+pub const SLOTS: usize = 4096;
+
 /// What leaves a stack, in order: a ring whose every slot has its buffer, as the ring of a device has. Who takes a frame out puts an empty
 /// buffer in its place, which is the device's work and not the stack's.
 pub struct Out {
     pool: Pool,
-    ring: Box<[PoolBuf]>,
+    ring: Box<[PoolBuf; SLOTS]>,
     // Counted on and on; the low bits are the slot.
     front: usize,
     back: usize,
 }
 
 impl Out {
-    /// An empty ring for `depth` frames, a power of two, with buffers of `pool`.
-    pub fn new(pool: Pool, depth: usize) -> Out {
-        assert!(depth.is_power_of_two(), "slots are found by the low bits");
-        let ring: Box<[PoolBuf]> = std::iter::from_fn(|| pool.take()).take(depth).collect();
-        assert_eq!(ring.len(), depth, "a pool with fewer buffers than the ring has slots");
+    /// An empty ring with buffers of `pool`.
+    pub fn new(pool: Pool) -> Out {
+        let ring: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).take(SLOTS).collect();
+        let ring = ring.try_into().unwrap_or_else(|_| panic!("a pool with fewer buffers than the ring has slots"));
         Out { pool, ring, front: 0, back: 0 }
     }
 
     /// Writes to all buffers, so that none of them becomes resident later.
     pub fn touch(&mut self) {
         crate::puppet::touch(&self.pool);
-        for buf in &mut self.ring {
+        for buf in self.ring.iter_mut() {
             buf.bytes_mut().fill(1);
         }
     }
@@ -57,30 +59,25 @@ impl Out {
         if self.is_empty() {
             return None;
         }
-        let at = self.front & (self.ring.len() - 1);
         let empty = self.pool.take()?;
         self.front += 1;
-        Some(std::mem::replace(&mut self.ring[at], empty))
+        Some(std::mem::replace(&mut self.ring[(self.front - 1) % SLOTS], empty))
     }
 }
 
 impl Sink for Out {
     #[inline]
     fn reserve(&mut self, _iface: Iface, len: usize) -> Option<&mut [u8]> {
-        if len > BUF_LEN || self.back - self.front == self.ring.len() {
+        if len > BUF_LEN || self.back - self.front == SLOTS {
             return None;
         }
-        let at = self.back & (self.ring.len() - 1);
-        self.ring.get_mut(at).map(Buf::bytes_mut)
+        Some(self.ring[self.back % SLOTS].bytes_mut())
     }
 
     #[inline]
     fn commit(&mut self, _iface: Iface, len: usize, _meta: TxMeta) {
-        let at = self.back & (self.ring.len() - 1);
-        if let Some(frame) = self.ring.get_mut(at) {
-            frame.truncate(len);
-            self.back += 1;
-        }
+        self.ring[self.back % SLOTS].truncate(len);
+        self.back += 1;
     }
 }
 
@@ -100,8 +97,6 @@ pub struct Shape {
     pub addr: Addr,
     /// How many of each thing.
     pub limits: Limits,
-    /// Frames that may wait on the way out.
-    pub depth: usize,
     /// Packet buffers.
     pub bufs: usize,
     /// The link computes and vouches for transport checksums, as a network card does.
@@ -124,7 +119,7 @@ impl Side {
         let cidr = Cidr::new(shape.addr, prefix_len).expect("a prefix of the family");
         stack.add_address(Instant::ZERO, iface, cidr).expect("one address fits every limit");
         stack.set_up(iface, true);
-        Side { stack, out: Out::new(pool, shape.depth), burst: Burst::new() }
+        Side { stack, out: Out::new(pool), burst: Burst::new() }
     }
 
     /// What the link says about a received packet.

@@ -8,7 +8,7 @@ use clearway_pkt::{Buf, Pool, PoolBuf};
 use clearway_proto::{ConnOptions, Limits, ListenSpec, ListenerId, Table};
 use clearway_wire::{Addr, Endpoint, Flags};
 
-use crate::couple::{BUF_LEN, Shape, Side};
+use crate::couple::{BUF_LEN, SLOTS, Shape, Side};
 use crate::puppet::Puppet;
 use crate::request::server_turn;
 
@@ -53,7 +53,7 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
         time_wait: 16,
         ..Limits::default()
     };
-    let mut server = Side::new(&Shape { addr: server_addr, limits, depth: DEPTH, bufs: 4 * DEPTH, offload: true });
+    let mut server = Side::new(&Shape { addr: server_addr, limits, bufs: SLOTS + 4 * DEPTH, offload: true });
     let options = ConnOptions { nodelay: true, ..ConnOptions::default() };
     let listener = server.stack.listen(ListenSpec {
         table: Table(0),

@@ -5,7 +5,7 @@ use clearway_base::{Duration, Instant};
 use clearway_proto::{ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table};
 use clearway_wire::{Addr, Endpoint};
 
-use crate::couple::{Shape, Side};
+use crate::couple::{SLOTS, Shape, Side};
 
 /// Bytes of a request, and of an answer.
 pub const MESSAGE: usize = 64;
@@ -35,8 +35,8 @@ impl PingPong {
         let (a, b): (Addr, Addr) =
             if v6 { ("fd00::1".parse()?, "fd00::2".parse()?) } else { ("10.0.0.1".parse()?, "10.0.0.2".parse()?) };
         // Enough that no burst ever waits for a buffer.
-        let depth = 4096;
-        let shape = |addr| Shape { addr, limits: limits(connections), depth, bufs: depth * 2, offload };
+        let bufs = 2 * SLOTS;
+        let shape = |addr| Shape { addr, limits: limits(connections), bufs, offload };
         let mut server = Side::new(&shape(a));
         let client = Side::new(&shape(b));
         let options = ConnOptions { nodelay: true, ..ConnOptions::default() };

@@ -247,6 +247,7 @@ impl<E: Env> Stack<E> {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn deliver_without_options(&mut self, now: Instant, burst: &mut Burst<E::Buf>) -> Option<Result<(), Drop>> {
         let Scratch { looks, at, .. } = &self.scratch;

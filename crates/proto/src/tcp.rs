@@ -549,7 +549,6 @@ impl<E: Env> Tcp<E> {
             let Some(index) = self.ready.serve() else { break };
             let Some(c) = self.open.by_index_mut(index) else { continue };
             c.ready = Place::OFF;
-            c.marks.clear(Marks::EMIT);
             let turn = output::emit_conn(now, c, &mut self.pools, config, out);
             if turn == output::Turn::Done && c.is_settled() {
                 continue;
@@ -557,7 +556,7 @@ impl<E: Env> Tcp<E> {
             if turn != output::Turn::Done {
                 c.marks.set(Marks::EMIT);
             }
-            self.settle_here(now, config, out.counters, index);
+            self.settle(now, config, out.counters, index);
             blocked += u32::from(turn == output::Turn::Full);
             if blocked >= BLOCKED_PER_TURN {
                 break;

@@ -4,7 +4,7 @@
 mod plain;
 mod plan;
 
-use clearway_base::Instant;
+use clearway_base::{Duration, Instant};
 use clearway_pkt::Sink;
 use clearway_wire::tcp::{TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
@@ -34,7 +34,7 @@ pub(crate) enum Turn {
     Full,
 }
 
-/// One connection's turn to send.
+/// One connection's turn to send. It has no [`Marks::EMIT`] afterwards unless something gave it a new one.
 #[inline(always)]
 pub(crate) fn emit_conn<E: Env, S: Sink>(
     now: Instant,
@@ -45,7 +45,10 @@ pub(crate) fn emit_conn<E: Env, S: Sink>(
 ) -> Turn {
     match plain::emit(now, c, p, config, out) {
         Some(Ok(())) => Turn::Done,
-        Some(Err(why)) => cannot(now, c, p, config, why),
+        Some(Err(why)) => {
+            c.marks.clear(Marks::EMIT);
+            cannot(now, c, p, config, why)
+        }
         None => emit_any(now, c, p, config, out),
     }
 }
@@ -60,6 +63,7 @@ fn emit_any<E: Env, S: Sink>(
     config: &Config,
     out: &mut IpOut<'_, S>,
 ) -> Turn {
+    c.marks.clear(Marks::EMIT);
     let result = if c.marks.has(Marks::RST_DUE) {
         emit_reset(now, c, p, out).map(|()| Turn::Done)
     } else if c.marks.has(Marks::SYN_DUE) {
@@ -176,8 +180,14 @@ fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
     let idle = c.times.sent.ago(now);
     // No timeout is shorter than that, so a shorter pause needs no further thought.
     if idle > config.tcp.rto_min {
-        c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
+        restart(c, config, idle);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn restart<E: Env>(c: &mut Conn<E>, config: &Config, idle: Duration) {
+    c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
 }
 
 /// What is usual: nothing is lost, and all that waits fits one segment, the peer's window and the congestion window. The plan would say the

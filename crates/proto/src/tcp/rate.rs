@@ -25,6 +25,11 @@ impl DeliveryRate {
         if app_limited && nanos <= u64::from(u32::MAX) && amount < u64::from(self.0 & !1) * nanos {
             return;
         }
+        self.take(amount, nanos, app_limited);
+    }
+
+    #[cold]
+    fn take(&mut self, amount: u64, nanos: u64, app_limited: bool) {
         let units = (amount / nanos).min(u64::from(u32::MAX)) as u32;
         let new = units & !1 | u32::from(app_limited);
         if !app_limited || new > self.0 {

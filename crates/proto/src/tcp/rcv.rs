@@ -86,6 +86,15 @@ impl Rcv {
         Cut { front, len: fits, fin: fin && fits == len - front }
     }
 
+    /// RCV.NXT moves over `n` numbers of the window.
+    #[inline(always)]
+    pub(crate) fn advance_within(&mut self, n: u32) {
+        debug_assert!(n <= self.wnd());
+        let to = self.nxt + n;
+        self.wraps = self.wraps.wrapping_add(u16::from(to.0 < self.nxt.0));
+        self.nxt = to;
+    }
+
     /// RCV.NXT moves over `n` numbers.
     #[inline]
     pub(crate) fn advance(&mut self, n: u32) {

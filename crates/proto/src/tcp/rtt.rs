@@ -50,23 +50,29 @@ impl Rtt {
         self.backoff = 0;
         let r = r << FRACTION;
         if !self.known {
-            // RFC 6298 2.2
-            self.known = true;
-            self.srtt = r;
-            self.rttvar = r / 2;
-            return;
+            return self.first_sample(r);
         }
-        // RFC 7323 G: with a sample from every ACK the history would be forgotten within one round trip; the weights are
-        // divided by the number of samples that a round trip is expected to bring, one for every second segment.
-        let second = u32::from(mss) * 2;
-        let samples = if flight <= second { 1 } else { u64::from(flight).div_ceil(u64::from(second.max(2))) };
+        if flight > 2 * u32::from(mss) {
+            return self.one_of_many(r, flight, mss);
+        }
         // RFC 6298 2.3: the deviation first, with the average of before; beta is 1/4, alpha 1/8.
-        if samples == 1 {
-            // The same, with weights that are powers of two.
-            self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4);
-            self.srtt = blend(self.srtt, r, 8);
-            return;
-        }
+        self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4);
+        self.srtt = blend(self.srtt, r, 8);
+    }
+
+    /// RFC 6298 2.2.
+    #[cold]
+    fn first_sample(&mut self, r: u64) {
+        self.known = true;
+        self.srtt = r;
+        self.rttvar = r / 2;
+    }
+
+    /// RFC 7323 G: with a sample from every ACK the history would be forgotten within one round trip; the weights are divided by the number of
+    /// samples that a round trip is expected to bring, one for every second segment.
+    #[cold]
+    fn one_of_many(&mut self, r: u64, flight: u32, mss: u16) {
+        let samples = u64::from(flight).div_ceil(u64::from(2 * u32::from(mss.max(1))));
         self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4 * samples);
         self.srtt = blend(self.srtt, r, 8 * samples);
     }

@@ -62,7 +62,7 @@ pub(crate) fn in_order<E: Env>(
     len: u32,
 ) -> Result<(), Drop> {
     let kept = p.rx.append(&mut c.rx, buf);
-    c.rcv.advance(kept);
+    c.rcv.advance_within(kept);
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
     }

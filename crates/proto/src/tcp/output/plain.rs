@@ -57,6 +57,7 @@ pub(super) fn emit<E: Env, S: Sink>(
 }
 
 /// Without timestamps.
+#[cold]
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 fn leave_bare<E: Env, S: Sink>(
@@ -178,7 +179,7 @@ fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, offe
     c.times.sent = Ms::of(now);
     let before = c.marks;
     let mut marks = before;
-    marks.clear(Marks::ACK_NOW.with(Marks::PERSIST));
+    marks.clear(Marks::EMIT.with(Marks::ACK_NOW).with(Marks::PERSIST));
     marks.set(Marks::TIMING.with(Marks::STUCK));
     if !before.has(Marks::TIMING) {
         c.timed_seq = span.end;
