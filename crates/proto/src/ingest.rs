@@ -362,8 +362,8 @@ fn classify(ip: &Ip, interface: &Interface, frame: &[u8], meta: &RxMeta, look: &
     look.start = (frame.len() - packet.len()) as u32;
     if let Some(plain) = ipv4::plain_tcp(packet) {
         classify_v4(ip, interface, &plain, meta, look, &mut known.ours);
-    } else if let Some(plain) = ipv6::plain_tcp(packet) {
-        classify_v6(ip, interface, &plain, meta, look, &mut known.ours_v6);
+    } else {
+        classify_v6(ip, interface, packet, meta, look, &mut known.ours_v6);
     }
 }
 
@@ -414,16 +414,17 @@ fn classify_v4(
     look.v4 = FlowV4::new(plain.dst, plain.src, plain.ports, interface.table);
 }
 
-/// The same for IPv6.
+/// The same for IPv6, if it is that.
 #[inline(never)]
 fn classify_v6(
     ip: &Ip,
     interface: &Interface,
-    plain: &ipv6::PlainTcp<'_>,
+    packet: &[u8],
     meta: &RxMeta,
     look: &mut Look,
     known: &mut Addr,
 ) {
+    let Some(plain) = ipv6::plain_tcp(packet) else { return };
     let (src, dst) = (&plain.src, &plain.dst);
     // ff00::/8 and everything below 0100:: are special.
     if matches!(src.octets()[0], 0 | 0xff) {

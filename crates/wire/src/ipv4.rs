@@ -98,8 +98,8 @@ pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
     const PLAIN_MASK: u64 = 0xff << 56 | (MORE_FRAGMENTS | OFFSET_MASK) as u64;
     let is_plain = first & PLAIN_MASK == PLAIN && header[9] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
     (is_plain && checksum::sum_five_words(header).is_valid()).then(|| PlainTcp {
-        src: [header[12], header[13], header[14], header[15]],
-        dst: [header[16], header[17], header[18], header[19]],
+        src: *header[12..].first_chunk().unwrap_or(&[0; 4]),
+        dst: *header[16..].first_chunk().unwrap_or(&[0; 4]),
         ports: u32::from_be_bytes(*ports),
         segment,
     })
