@@ -37,8 +37,8 @@ pub struct Line {
     /// Counted on and on; the low bits are the slot.
     front: u32,
     back: u32,
-    /// Entries in line, without the holes.
-    len: u32,
+    /// Holes between the two.
+    holes: u32,
 }
 
 impl Line {
@@ -49,19 +49,19 @@ impl Line {
     pub fn new(entries: u32) -> Line {
         assert!(entries <= 1 << 30, "a line is for 2^30 entries at most");
         let slots = (entries as usize * 2).next_power_of_two().max(2);
-        Line { slots: vec![0; slots].into_boxed_slice(), front: 0, back: 0, len: 0 }
+        Line { slots: vec![0; slots].into_boxed_slice(), front: 0, back: 0, holes: 0 }
     }
 
     /// How many stand in line.
     #[inline]
     pub fn len(&self) -> u32 {
-        self.len
+        self.back.wrapping_sub(self.front) - self.holes
     }
 
     /// True when nobody stands in line.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The entry at `index` joins at the back, if it does not stand in line already. False: the line is full of holes, and nothing has
@@ -79,14 +79,13 @@ impl Line {
         *slot = index;
         *place = Place(at as u32);
         self.back = self.back.wrapping_add(1);
-        self.len += 1;
         true
     }
 
     /// Takes the one that has waited longest. Its place is the caller's to set to [`Place::OFF`].
     #[inline(always)]
     pub fn serve(&mut self) -> Option<u32> {
-        if self.len == 0 {
+        if self.front == self.back {
             // Those who come next find the slots that were used last, which the processor still has at hand.
             (self.front, self.back) = (0, 0);
             return None;
@@ -96,7 +95,6 @@ impl Line {
         if index == HOLE {
             return self.serve_past_holes();
         }
-        self.len -= 1;
         Some(index)
     }
 
@@ -104,10 +102,14 @@ impl Line {
     #[inline(never)]
     fn serve_past_holes(&mut self) -> Option<u32> {
         loop {
+            self.holes -= 1;
+            if self.front == self.back {
+                (self.front, self.back) = (0, 0);
+                return None;
+            }
             let index = *self.slots.get(self.front as usize & (self.slots.len() - 1))?;
             self.front = self.front.wrapping_add(1);
             if index != HOLE {
-                self.len -= 1;
                 return Some(index);
             }
         }
@@ -117,7 +119,7 @@ impl Line {
     pub fn leave(&mut self, place: &mut Place) {
         if let Some(slot) = self.slots.get_mut(place.0 as usize).filter(|_| place.is_taken()) {
             *slot = HOLE;
-            self.len -= 1;
+            self.holes += 1;
         }
         *place = Place::OFF;
     }
@@ -141,6 +143,7 @@ impl Line {
             from = from.wrapping_add(1);
         }
         self.back = to;
+        self.holes = 0;
     }
 }
 

@@ -166,6 +166,7 @@ impl<E: Env> Tcp<E> {
     /// a scale that suits a larger one could say no window of such a store at all.
     pub(crate) fn new(config: &mut Config, rx: E::Rx, tx: E::Tx) -> Tcp<E> {
         config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
+        config.tcp.rto_min = config.tcp.rto_min.max(rtt::GRANULARITY);
         let first_window = window::syn_field(config.tcp.max_receive_window);
         let limits = &config.limits;
         let secret = Secret::new(&config.secret);
@@ -282,9 +283,9 @@ impl<E: Env> Tcp<E> {
         self.now = now;
         cx.counters.tcp.segs_in += 1;
         let result = open::on_plain(now, c, &mut self.pools, cx, seg, payload);
-        if c.marks.any(UNSETTLED) {
+        if c.marks.any(UNSETTLED.with(Marks::ORPHAN).with(Marks::PENDING)) {
             self.settle(now, cx.config, cx.counters, index);
-        } else if !c.events.is_empty() && c.is_owned() && !self.news.join(index, &mut c.news) {
+        } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
             self.join_after_all(index);
         }
         result

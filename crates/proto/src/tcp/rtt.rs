@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const MIN_UNIT_NS: u64 = 16;
 
 /// G of RFC 6298: the coarsest step of the timers that a stack is usually driven with.
-const GRANULARITY: Duration = Duration::from_millis(1);
+pub(super) const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Doublings beyond this say nothing new: the upper bound has long been reached.
 const MAX_BACKOFF: u8 = 16;
@@ -110,7 +110,8 @@ impl Rtt {
     #[inline(always)]
     fn once(&self, cfg: &TcpConfig) -> Duration {
         let deviation = Duration::from_nanos((self.rttvar >> FRACTION).saturating_mul(4));
-        self.smoothed() + deviation.max(GRANULARITY).max(cfg.rto_min)
+        // `Tcp::new` has seen to it that the bound is no shorter than G.
+        self.smoothed() + deviation.max(cfg.rto_min)
     }
 
     #[cold]
