@@ -45,10 +45,7 @@ pub(crate) fn emit_conn<E: Env, S: Sink>(
 ) -> Turn {
     match plain::emit(now, c, p, config, out) {
         Some(Ok(())) => Turn::Done,
-        Some(Err(why)) => {
-            c.marks.clear(Marks::EMIT);
-            cannot(now, c, p, config, why)
-        }
+        Some(Err(why)) => cannot(now, c, p, config, why),
         None => emit_any(now, c, p, config, out),
     }
 }
@@ -78,6 +75,7 @@ fn emit_any<E: Env, S: Sink>(
 #[cold]
 #[inline(never)]
 fn cannot<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, config: &Config, why: OutError) -> Turn {
+    c.marks.clear(Marks::EMIT);
     end_turn(now, c, p, config, Err(why))
 }
 
