@@ -546,7 +546,9 @@ impl<E: Env> Tcp<E> {
         self.now = now;
         let mut blocked = 0;
         // Those that come back during this call wait for the next one.
-        for _ in 0..self.ready.len() {
+        let mut turns = self.ready.len();
+        while turns > 0 {
+            turns -= 1;
             let Some(index) = self.ready.serve() else { break };
             let Some(c) = self.open.by_index_mut(index) else { continue };
             c.ready = Place::OFF;
@@ -554,16 +556,32 @@ impl<E: Env> Tcp<E> {
             if turn == output::Turn::Done && c.is_settled() {
                 continue;
             }
-            if turn != output::Turn::Done {
-                c.marks.set(Marks::EMIT);
-            }
-            self.settle(now, config, out.counters, index);
-            blocked += u32::from(turn == output::Turn::Full);
+            self.after_turn(now, config, out.counters, index, turn, &mut blocked);
             if blocked >= BLOCKED_PER_TURN {
                 break;
             }
         }
         !self.ready.is_empty()
+    }
+
+    /// A connection had a turn, and there is more to be done about it.
+    #[cold]
+    #[inline(never)]
+    fn after_turn(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        counters: &mut Counters,
+        index: u32,
+        turn: output::Turn,
+        blocked: &mut u32,
+    ) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        if turn != output::Turn::Done {
+            c.marks.set(Marks::EMIT);
+        }
+        self.settle_here(now, config, counters, index);
+        *blocked += u32::from(turn == output::Turn::Full);
     }
 
     /// The next event: listeners first, because those who wait there have no owner yet.
