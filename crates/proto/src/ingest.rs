@@ -165,6 +165,7 @@ impl<E: Env> Stack<E> {
         self.scratch.snapped = 0;
         let bytes_in = self.classify_all(burst);
         self.look_up_all(burst.len());
+        self.tcp.set_now(now);
         self.counters.ip.packets_in += burst.len() as u64;
         self.counters.ip.bytes_in += bytes_in;
         // Those that are not, are taken off again.
@@ -416,14 +417,7 @@ fn classify_v4(
 
 /// The same for IPv6, if it is that.
 #[inline(never)]
-fn classify_v6(
-    ip: &Ip,
-    interface: &Interface,
-    packet: &[u8],
-    meta: &RxMeta,
-    look: &mut Look,
-    known: &mut Addr,
-) {
+fn classify_v6(ip: &Ip, interface: &Interface, packet: &[u8], meta: &RxMeta, look: &mut Look, known: &mut Addr) {
     let Some(plain) = ipv6::plain_tcp(packet) else { return };
     let (src, dst) = (&plain.src, &plain.dst);
     // ff00::/8 and everything below 0100:: are special.

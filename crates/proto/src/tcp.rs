@@ -269,6 +269,11 @@ impl<E: Env> Tcp<E> {
         (open::is_plain(c, seg, len) && name.is(&c.key)).then_some(flow.index())
     }
 
+    /// Says what time it is, before [`Tcp::on_plain`].
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
     /// Takes a segment that [`Tcp::plain`] found a place for.
     #[inline(always)]
     pub(crate) fn on_plain(
@@ -280,7 +285,6 @@ impl<E: Env> Tcp<E> {
         payload: Payload<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
-        self.now = now;
         cx.counters.tcp.segs_in += 1;
         let result = open::on_plain(now, c, &mut self.pools, cx, seg, payload);
         if c.marks.any(UNSETTLED.with(Marks::ORPHAN).with(Marks::PENDING)) {
