@@ -1,7 +1,7 @@
-//! The way in: a burst is first classified as a whole, then delivered as a whole.
+//! The way in: a burst is first classified as a whole, then looked up as a whole, then delivered as a whole.
 //!
-//! Classifying checks headers and checksum of the common case, an unfragmented TCP segment to an address of ours, finds its flow and
-//! asks the processor to fetch it; while the next packet is looked at, the flow of the one before arrives. Everything uncommon is only marked,
+//! Classifying checks headers and checksum of the common case, an unfragmented TCP segment to an address of ours. Looking up finds its flow and
+//! asks the processor to fetch it; while the next one is looked up, the flow of the one before arrives. Everything uncommon is only marked,
 //! and goes through `ingest/slow.rs` in its turn, so that the order of packets is kept.
 
 mod slow;
