@@ -4,7 +4,8 @@
 //! calls. Ours are not among them. So whoever cancels a thread leaves a sign of ours and interrupts its call as well; the call returns, and the thread finds the
 //! mark ([`crate::errno::finish`]). A thread that was not in a call then finds the sign when it enters the next one.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -47,19 +48,29 @@ struct Thread {
 /// All such threads, behind a lock that a fork does not leave locked.
 struct Threads {
     lock: Lock,
-    list: UnsafeCell<Vec<Arc<Thread>>>,
+    lists: UnsafeCell<Lists>,
 }
 
-// SAFETY: the list is only touched under the lock.
+struct Lists {
+    threads: Vec<Arc<Thread>>,
+    /// Threads that were cancelled before they were in a call of ours; the latest ones.
+    strangers: VecDeque<pthread_t>,
+}
+
+/// More threads than this are not about to enter their first call while they are cancelled.
+const STRANGERS: usize = 1024;
+
+// SAFETY: the lists are only touched under the lock.
 unsafe impl Sync for Threads {}
 
-static THREADS: Threads = Threads { lock: Lock::new(), list: UnsafeCell::new(Vec::new()) };
+static THREADS: Threads =
+    Threads { lock: Lock::new(), lists: UnsafeCell::new(Lists { threads: Vec::new(), strangers: VecDeque::new() }) };
 
 impl Threads {
-    fn with<T>(&self, then: impl FnOnce(&mut Vec<Arc<Thread>>) -> T) -> T {
+    fn with<T>(&self, then: impl FnOnce(&mut Lists) -> T) -> T {
         let _locked = self.lock.lock();
         // SAFETY: under the lock.
-        then(unsafe { &mut *self.list.get() })
+        then(unsafe { &mut *self.lists.get() })
     }
 }
 
@@ -70,31 +81,31 @@ pub(crate) fn lock() -> &'static Lock {
 
 /// In the child of a fork there is only the thread that forked, under another number.
 pub(crate) fn after_fork_in_child() {
-    THREADS.with(Vec::clear);
+    THREADS.with(|lists| {
+        lists.threads.clear();
+        lists.strangers.clear();
+    });
     let _ = THREAD.try_with(|thread| {
         thread.thread.id.store(own_id(), Ordering::Relaxed);
-        THREADS.with(|threads| threads.push(Arc::clone(&thread.thread)));
+        THREADS.with(|lists| lists.threads.push(Arc::clone(&thread.thread)));
     });
 }
 
 /// Takes a thread off the list when it ends.
 struct Listed {
     thread: Arc<Thread>,
-    /// It may have been cancelled before it was on the list.
-    is_new: Cell<bool>,
 }
 
 impl Listed {
-    /// It may be cancelled, and wants to be now. Takes the sign.
+    /// It was cancelled, and lets itself be cancelled now. Takes the sign.
     fn must_look(&self) -> bool {
-        if !self.is_new.get() && !self.thread.cancelled.load(Ordering::SeqCst) {
+        if !self.thread.cancelled.load(Ordering::SeqCst) {
             return false;
         }
         if !is_enabled() {
             self.thread.refuses.store(true, Ordering::SeqCst);
             return false;
         }
-        self.is_new.set(false);
         self.thread.cancelled.store(false, Ordering::SeqCst);
         true
     }
@@ -113,7 +124,7 @@ fn is_enabled() -> bool {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        THREADS.with(|threads| threads.retain(|thread| !Arc::ptr_eq(thread, &self.thread)));
+        THREADS.with(|lists| lists.threads.retain(|thread| !Arc::ptr_eq(thread, &self.thread)));
     }
 }
 
@@ -128,8 +139,14 @@ fn list() -> Listed {
     let off = || AtomicBool::new(false);
     let thread =
         Arc::new(Thread { name, id: AtomicI32::new(own_id()), blocked: off(), cancelled: off(), refuses: off() });
-    THREADS.with(|threads| threads.push(Arc::clone(&thread)));
-    Listed { thread, is_new: Cell::new(true) }
+    THREADS.with(|lists| {
+        if let Some(at) = lists.strangers.iter().position(|stranger| *stranger == name) {
+            lists.strangers.remove(at);
+            thread.cancelled.store(true, Ordering::SeqCst);
+        }
+        lists.threads.push(Arc::clone(&thread));
+    });
+    Listed { thread }
 }
 
 thread_local! {
@@ -178,10 +195,23 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cancel(name: pthread_t) -> c_int 
     answer
 }
 
+/// By the system call: who cancels may be cancelled itself.
+fn pause() {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: AGAIN.subsec_nanos().into() };
+    // SAFETY: reads a time that is ours.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>()) };
+}
+
 fn interrupt(name: pthread_t) {
-    let Some(thread) = THREADS.with(|threads| threads.iter().find(|thread| thread.name == name).map(Arc::clone)) else {
-        return;
-    };
+    let found = THREADS.with(|lists| {
+        let thread = lists.threads.iter().find(|thread| thread.name == name).map(Arc::clone);
+        if thread.is_none() {
+            lists.strangers.truncate(STRANGERS - 1);
+            lists.strangers.push_front(name);
+        }
+        thread
+    });
+    let Some(thread) = found else { return };
     thread.refuses.store(false, Ordering::SeqCst);
     thread.cancelled.store(true, Ordering::SeqCst);
     for _ in 0..MOST {
@@ -190,6 +220,6 @@ fn interrupt(name: pthread_t) {
         }
         // SAFETY: a signal to a thread of this process, or to none.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread.id.load(Ordering::Relaxed), SIGNAL) };
-        std::thread::sleep(AGAIN);
+        pause();
     }
 }

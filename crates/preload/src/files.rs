@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use clearway_client::{flags, is_internal};
 
 use crate::errno::{Answer, check, fail};
-use crate::export::{Inside, interpose};
+use crate::export::{Inside, depth, interpose};
 use crate::object::{Object, Ours, TABLE, ours};
 use crate::process::is_own;
 use crate::real;
@@ -27,7 +27,7 @@ const LAST_INTERNAL: c_uint = (1 << 16) - 1;
 
 interpose! {
     /// `close(2)`
-    fn close(fd: c_int) -> c_int, if TABLE.has(fd) || is_internal(fd) => inside_close(fd);
+    fn close(fd: c_int) -> c_int, if TABLE.has(fd) || is_internal(fd) || depth() > 0 => inside_close(fd);
 
     /// `close_range(2)`
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, if flags & CLOSE_RANGE_CLOEXEC == 0 => inside_close_range(first, last, flags);
@@ -75,6 +75,10 @@ pub(crate) unsafe extern "C-unwind" fn closefrom(first: c_int) {
 }
 
 fn inside_close(fd: c_int) -> Inside<c_int> {
+    if depth() > 1 && !TABLE.has(fd) && !is_internal(fd) {
+        // One of ours, closed by ourselves, or one of the kernel's, closed by a signal handler.
+        return Some(close_now(fd));
+    }
     if is_internal(fd) {
         // The program never opened it: it is as if it were not there.
         return is_own().then(|| fail(libc::EBADF));
@@ -85,13 +89,17 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
     let held = TABLE.put(fd, None)?;
     before_close(fd, &held);
     let Object::Ours(mine) = &*held else { return None };
-    // By the system call, so that no thread is cancelled in the midst of our own frames.
-    // SAFETY: closes a descriptor, as the caller asks.
-    let answer = check(unsafe { libc::syscall(libc::SYS_close, fd) } as c_int);
+    let answer = close_now(fd);
     if held.is_last() {
         mine.socket.closed();
     }
     Some(answer)
+}
+
+/// By the system call, so that no thread is cancelled in the midst of our own frames.
+fn close_now(fd: c_int) -> Answer<c_int> {
+    // SAFETY: closes a descriptor, as the caller asks.
+    check(unsafe { libc::syscall(libc::SYS_close, fd) } as c_int)
 }
 
 /// A descriptor is about to be closed or replaced.

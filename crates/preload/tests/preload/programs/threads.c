@@ -105,11 +105,34 @@ static void one_listener(void)
 	close(accepting);
 }
 
+/* Waits until the reader sleeps in its call. */
+static void until_it_sleeps(volatile int *tid)
+{
+	char path[64], text[256];
+
+	for (;;) {
+		while (!*tid)
+			sched_yield();
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", *tid);
+		int fd = open(path, O_RDONLY);
+		ssize_t len = read(fd, text, sizeof(text) - 1);
+		close(fd);
+		text[len > 0 ? len : 0] = 0;
+		char *state = strrchr(text, ')');
+		if (state && state[2] == 'S')
+			return;
+		usleep(1000);
+	}
+}
+
+static volatile int reader_tid;
+
 static void *reads_one(void *fd)
 {
 	char byte;
-	ssize_t len = recv(*(int *)fd, &byte, 1, 0);
 
+	reader_tid = gettid();
+	ssize_t len = recv(*(int *)fd, &byte, 1, 0);
 	printf("the reader got %zd\n", len);
 	return NULL;
 }
@@ -123,7 +146,7 @@ static void closed_while_read(void)
 	pair(ends);
 	int fd = ends[0];
 	pthread_create(&reader, NULL, reads_one, &fd);
-	usleep(50000);
+	until_it_sleeps(&reader_tid);
 	close(ends[0]);
 	if (send(ends[1], "x", 1, 0) != 1)
 		die("send");
@@ -153,6 +176,187 @@ static void shut_while_read(void)
 	close(ends[1]);
 }
 
+#define TURNS 100
+#define SHORT 20000
+
+struct turn {
+	int fd;
+	ssize_t got;
+	int error;
+};
+
+static void *reads_in_turn(void *given)
+{
+	struct turn *turn = given;
+	char byte;
+
+	turn->got = recv(turn->fd, &byte, 1, 0);
+	turn->error = errno;
+	return NULL;
+}
+
+/* Closed at any moment of another thread's call: that ends with the byte, or did not begin. */
+static void closed_again_and_again(void)
+{
+	int done = 0;
+
+	for (int i = 0; i < TURNS; i++) {
+		int ends[2];
+		pthread_t reader;
+
+		pair(ends);
+		struct turn turn = {.fd = ends[0]};
+		pthread_create(&reader, NULL, reads_in_turn, &turn);
+		usleep(i * 5);
+		close(ends[0]);
+		send(ends[1], "x", 1, MSG_NOSIGNAL);
+		pthread_join(reader, NULL);
+		done += turn.got == 1 || turn.got < 0 && turn.error == EBADF;
+		close(ends[1]);
+	}
+	printf("closed while another thread reads: %d\n", done);
+}
+
+/* Shut down at any moment: the reader is always woken. */
+static void shut_again_and_again(void)
+{
+	int done = 0;
+
+	for (int i = 0; i < TURNS; i++) {
+		int ends[2];
+		pthread_t reader;
+
+		pair(ends);
+		struct turn turn = {.fd = ends[0]};
+		pthread_create(&reader, NULL, reads_in_turn, &turn);
+		usleep(i * 5);
+		shutdown(ends[0], i % 2 ? SHUT_RDWR : SHUT_RD);
+		pthread_join(reader, NULL);
+		done += turn.got == 0;
+		close(ends[0]);
+		close(ends[1]);
+	}
+	printf("shut down while another thread reads: %d\n", done);
+}
+
+static void *sends_short(void *given)
+{
+	static __thread char text[SHORT];
+	struct turn *turn = given;
+
+	turn->got = send(turn->fd, text, sizeof(text), MSG_NOSIGNAL);
+	return NULL;
+}
+
+static void *reads_short(void *given)
+{
+	static __thread char text[SHORT];
+	struct turn *turn = given;
+
+	turn->got = recv(turn->fd, text, sizeof(text), MSG_WAITALL);
+	return NULL;
+}
+
+/* Of one socket, one thread sends and another receives, and so at the other end. */
+static void shared_again_and_again(void)
+{
+	int done = 0;
+
+	for (int i = 0; i < TURNS; i++) {
+		int ends[2];
+		pthread_t threads[4];
+		struct turn turns[4];
+
+		pair(ends);
+		for (int j = 0; j < 4; j++) {
+			turns[j] = (struct turn){.fd = ends[j / 2]};
+			pthread_create(&threads[j], NULL, j % 2 ? sends_short : reads_short, &turns[j]);
+		}
+		for (int j = 0; j < 4; j++) {
+			pthread_join(threads[j], NULL);
+			done += turns[j].got == SHORT;
+		}
+		close(ends[0]);
+		close(ends[1]);
+	}
+	printf("one sends and another receives: %d\n", done);
+}
+
+static void *accepts_in_turn(void *given)
+{
+	struct turn *turn = given;
+
+	turn->got = accept(turn->fd, NULL, NULL);
+	turn->error = errno;
+	return NULL;
+}
+
+static volatile int acceptor_tid;
+
+static void *accepts_late(void *given)
+{
+	acceptor_tid = gettid();
+	return accepts_in_turn(given);
+}
+
+/* A listener that is closed while a thread accepts goes on for that thread alone. */
+static void unlistened_again_and_again(void)
+{
+	int done = 0;
+
+	for (int i = 0; i < TURNS; i++) {
+		pthread_t other;
+		struct turn turn = {.fd = listener()};
+		struct sockaddr_storage name = name_of(turn.fd);
+
+		acceptor_tid = 0;
+		pthread_create(&other, NULL, accepts_late, &turn);
+		until_it_sleeps(&acceptor_tid);
+		close(turn.fd);
+		int fd = socket(self.ss_family, SOCK_STREAM, 0);
+		if (connect(fd, (void *)&name, self_len))
+			die("connect to a listener that somebody accepts from");
+		pthread_join(other, NULL);
+		done += turn.got >= 0;
+		close(turn.got);
+		close(fd);
+		fd = socket(self.ss_family, SOCK_STREAM, 0);
+		done += connect(fd, (void *)&name, self_len) && errno == ECONNREFUSED;
+		close(fd);
+	}
+	printf("closed while another thread accepts: %d\n", done);
+}
+
+static void *writes_much(void *given)
+{
+	static __thread char text[BYTES];
+	struct turn *turn = given;
+
+	turn->got = send(turn->fd, text, sizeof(text), MSG_NOSIGNAL);
+	return NULL;
+}
+
+/* What a thread is sending when the socket is closed still arrives, and then the end. */
+static void closed_while_written(void)
+{
+	int ends[2];
+	char text[20000];
+	size_t got = 0;
+	ssize_t len;
+	pthread_t writer;
+
+	pair(ends);
+	struct turn turn = {.fd = ends[0]};
+	pthread_create(&writer, NULL, writes_much, &turn);
+	usleep(50000);
+	close(ends[0]);
+	while ((len = recv(ends[1], text, sizeof(text), 0)) > 0)
+		got += len;
+	pthread_join(writer, NULL);
+	printf("closed while written: sent %zd, got %zu and then %zd\n", turn.got, got, len);
+	close(ends[1]);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -162,5 +366,10 @@ int main(int argc, char **argv)
 	one_listener();
 	closed_while_read();
 	shut_while_read();
+	closed_again_and_again();
+	shut_again_and_again();
+	shared_again_and_again();
+	unlistened_again_and_again();
+	closed_while_written();
 	return 0;
 }
