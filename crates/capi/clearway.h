@@ -1,16 +1,16 @@
 /* Clearway: a TCP/IP host stack for C programs. This file is made from the Rust sources; do not edit it (docs/c.md).
  *
- * Two layers. The bare one (cw_stack) is driven by the program: cw_ingest takes packets, cw_expire looks at timers, cw_emit sends. It starts no thread, reads
- * no clock and calls nothing but memcpy and its kin on the way of a packet. The easy one (cw_host) runs the engine over ports that are named, and calls the
+ * Two layers. The bare one (clw_stack) is driven by the program: clw_ingest takes packets, clw_expire looks at timers, clw_emit sends. It starts no thread, reads
+ * no clock and calls nothing but memcpy and its kin on the way of a packet. The easy one (clw_host) runs the engine over ports that are named, and calls the
  * program back.
  *
  * Rules for every call:
  *
- * - It answers with a cw_status. Results go to where the last arguments point; when the answer is not CW_OK they hold nothing of use, unless it says so.
- * - NULL is refused with CW_NULL wherever nothing is said of it, and nothing is done. Any other pointer must lead to what its type says, and nobody may
+ * - It answers with a clw_status. Results go to where the last arguments point; when the answer is not CLW_OK they hold nothing of use, unless it says so.
+ * - NULL is refused with CLW_NULL wherever nothing is said of it, and nothing is done. Any other pointer must lead to what its type says, and nobody may
  *   change that during the call.
- * - A handle (connection, listener, socket) is a number that is never 0 and never names another thing later: an old one is CW_STALE.
- * - One thread at a time uses a stack or a host. A call on it out of one of its callbacks is CW_BUSY, but for what the easy layer allows.
+ * - A handle (connection, listener, socket) is a number that is never 0 and never names another thing later: an old one is CLW_STALE.
+ * - One thread at a time uses a stack or a host. A call on it out of one of its callbacks is CLW_BUSY, but for what the easy layer allows.
  * - Times are nanoseconds of any clock that does not run backwards; where it does, the stack takes the latest time that it was told.
  */
 
@@ -20,326 +20,326 @@
 
 #include <stddef.h>
 #include <stdint.h>
-typedef struct cw_stack cw_stack;
-typedef struct cw_host cw_host;
+typedef struct clw_stack clw_stack;
+typedef struct clw_host clw_host;
 
 
 /**
  * The device knows nothing of the transport checksum: the stack looks itself.
  */
-#define CW_CHECKSUM_UNKNOWN 0
+#define CLW_CHECKSUM_UNKNOWN 0
 
 /**
  * The device vouches for the transport checksum.
  */
-#define CW_CHECKSUM_GOOD 1
+#define CLW_CHECKSUM_GOOD 1
 
 /**
  * The device found the transport checksum wrong.
  */
-#define CW_CHECKSUM_BAD 2
+#define CLW_CHECKSUM_BAD 2
 
 /**
  * NewReno.
  */
-#define CW_CONGESTION_RENO 0
+#define CLW_CONGESTION_RENO 0
 
 /**
  * CUBIC, the default.
  */
-#define CW_CONGESTION_CUBIC 1
+#define CLW_CONGESTION_CUBIC 1
 
 /**
  * Frames begin with an Ethernet header.
  */
-#define CW_LINK_ETHERNET 0
+#define CLW_LINK_ETHERNET 0
 
 /**
  * Frames begin with the IP header.
  */
-#define CW_LINK_RAW 1
+#define CLW_LINK_RAW 1
 
 /**
- * The device fills in TCP and UDP checksums as `cw_tx_meta` says.
+ * The device fills in TCP and UDP checksums as `clw_tx_meta` says.
  */
-#define CW_OFFLOAD_TX_CHECKSUM 1
+#define CLW_OFFLOAD_TX_CHECKSUM 1
 
 /**
  * Packets never leave the memory of this machine: transport checksums are neither made nor looked at.
  */
-#define CW_OFFLOAD_TRUSTED 2
+#define CLW_OFFLOAD_TRUSTED 2
 
 /**
  * The device cuts large IPv4 TCP packets.
  */
-#define CW_OFFLOAD_TSO4 4
+#define CLW_OFFLOAD_TSO4 4
 
 /**
  * The device cuts large IPv6 TCP packets.
  */
-#define CW_OFFLOAD_TSO6 8
+#define CLW_OFFLOAD_TSO6 8
 
 /**
  * The device cuts large UDP packets.
  */
-#define CW_OFFLOAD_USO 16
+#define CLW_OFFLOAD_USO 16
 
 /**
- * The listener `handle` has a finished handshake for `cw_accept`.
+ * The listener `handle` has a finished handshake for `clw_accept`.
  */
-#define CW_EVENT_INCOMING 1
+#define CLW_EVENT_INCOMING 1
 
 /**
- * Something happened to the connection `handle`: bits `CW_CONN_…`.
+ * Something happened to the connection `handle`: bits `CLW_CONN_…`.
  */
-#define CW_EVENT_CONN 2
+#define CLW_EVENT_CONN 2
 
 /**
- * Something happened to the UDP socket `handle`: bits `CW_UDP_…`.
+ * Something happened to the UDP socket `handle`: bits `CLW_UDP_…`.
  */
-#define CW_EVENT_UDP 3
+#define CLW_EVENT_UDP 3
 
 /**
  * The handshake that the program began is done.
  */
-#define CW_CONN_CONNECTED 1
+#define CLW_CONN_CONNECTED 1
 
 /**
  * Bytes can be read.
  */
-#define CW_CONN_READABLE 2
+#define CLW_CONN_READABLE 2
 
 /**
  * Bytes can be written again after a write was cut short.
  */
-#define CW_CONN_WRITABLE 4
+#define CLW_CONN_WRITABLE 4
 
 /**
  * The peer has finished; after the bytes that wait, there are no more.
  */
-#define CW_CONN_PEER_CLOSED 8
+#define CLW_CONN_PEER_CLOSED 8
 
 /**
- * The connection failed, `cw_failure` says why. Only `cw_close` is left to do.
+ * The connection failed, `clw_failure` says why. Only `clw_close` is left to do.
  */
-#define CW_CONN_FAILED 16
+#define CLW_CONN_FAILED 16
 
 /**
- * Both sides are done and everything was acknowledged. Only to read what waits, and `cw_close`, are left to do.
+ * Both sides are done and everything was acknowledged. Only to read what waits, and `clw_close`, are left to do.
  */
-#define CW_CONN_CLOSED 32
+#define CLW_CONN_CLOSED 32
 
 /**
  * Urgent data was announced.
  */
-#define CW_CONN_URGENT 64
+#define CLW_CONN_URGENT 64
 
 /**
  * A datagram can be read.
  */
-#define CW_UDP_READABLE 1
+#define CLW_UDP_READABLE 1
 
 /**
  * There is room for datagrams again after a send was refused.
  */
-#define CW_UDP_WRITABLE 2
+#define CLW_UDP_WRITABLE 2
 
 /**
  * An ICMP error came back.
  */
-#define CW_UDP_ERROR 4
+#define CLW_UDP_ERROR 4
 
 /**
  * The longest text that an address or an address with a prefix length can be, its zero byte counted.
  */
-#define CW_ADDR_TEXT 52
+#define CLW_ADDR_TEXT 52
 
 /**
- * What a function answers. `cw_status_text` makes a sentence of it.
+ * What a function answers. `clw_status_text` makes a sentence of it.
  */
-typedef enum cw_status {
+typedef enum clw_status {
     /**
      * Done.
      */
-    CW_OK = 0,
+    CLW_OK = 0,
     /**
      * Nothing is there now, or nothing is taken now; an event will tell.
      */
-    CW_AGAIN = 1,
+    CLW_AGAIN = 1,
     /**
      * The peer has finished, and everything was read.
      */
-    CW_END = 2,
+    CLW_END = 2,
     /**
      * A pointer that must not be NULL was.
      */
-    CW_NULL = 3,
+    CLW_NULL = 3,
     /**
      * The call came out of a callback of a call on the same object. Nothing was done.
      */
-    CW_BUSY = 4,
+    CLW_BUSY = 4,
     /**
      * An argument is none that is known, or a text is not what it should be.
      */
-    CW_INVALID = 5,
+    CLW_INVALID = 5,
     /**
      * A number of the configuration is too large or too small.
      */
-    CW_RANGE = 6,
+    CLW_RANGE = 6,
     /**
      * The secret of the configuration is all zero.
      */
-    CW_SECRET = 7,
+    CLW_SECRET = 7,
     /**
      * The handle names nothing, or nothing any more.
      */
-    CW_STALE = 8,
+    CLW_STALE = 8,
     /**
      * This side of the connection was shut down before.
      */
-    CW_CLOSED = 9,
+    CLW_CLOSED = 9,
     /**
      * Somebody else has this address and port.
      */
-    CW_IN_USE = 10,
+    CLW_IN_USE = 10,
     /**
      * All places for such things are taken.
      */
-    CW_FULL = 11,
+    CLW_FULL = 11,
     /**
      * No ephemeral port is free.
      */
-    CW_NO_PORTS = 12,
+    CLW_NO_PORTS = 12,
     /**
      * The address cannot be used for this.
      */
-    CW_BAD_ADDRESS = 13,
+    CLW_BAD_ADDRESS = 13,
     /**
      * No route or no source address leads there.
      */
-    CW_NO_ROUTE = 14,
+    CLW_NO_ROUTE = 14,
     /**
      * There is no memory for one more.
      */
-    CW_NO_MEMORY = 15,
+    CLW_NO_MEMORY = 15,
     /**
      * There is no interface of this number.
      */
-    CW_NO_INTERFACE = 16,
+    CLW_NO_INTERFACE = 16,
     /**
      * It is there already.
      */
-    CW_EXISTS = 17,
+    CLW_EXISTS = 17,
     /**
      * The MTU is not from 576 to 65535, or below 1280 with IPv6.
      */
-    CW_BAD_MTU = 18,
+    CLW_BAD_MTU = 18,
     /**
      * Longer than can be.
      */
-    CW_TOO_LONG = 19,
+    CLW_TOO_LONG = 19,
     /**
      * Not there in this version.
      */
-    CW_NOT_SUPPORTED = 20,
+    CLW_NOT_SUPPORTED = 20,
     /**
      * The peer reset the connection.
      */
-    CW_RESET = 21,
+    CLW_RESET = 21,
     /**
      * Nobody listens there.
      */
-    CW_REFUSED = 22,
+    CLW_REFUSED = 22,
     /**
      * The peer does not answer.
      */
-    CW_TIMED_OUT = 23,
+    CLW_TIMED_OUT = 23,
     /**
      * Data stayed unacknowledged for longer than the user timeout.
      */
-    CW_USER_TIMEOUT = 24,
+    CLW_USER_TIMEOUT = 24,
     /**
      * Keepalive probes stayed without an answer.
      */
-    CW_KEEPALIVE = 25,
+    CLW_KEEPALIVE = 25,
     /**
      * The network says that the peer cannot be reached.
      */
-    CW_UNREACHABLE = 26,
+    CLW_UNREACHABLE = 26,
     /**
      * The stack found its own state impossible and gave the connection up. A bug.
      */
-    CW_BROKEN = 27,
+    CLW_BROKEN = 27,
     /**
-     * A port cannot be opened or is of no more use; `cw_host_error` says why.
+     * A port cannot be opened or is of no more use; `clw_host_error` says why.
      */
-    CW_DEVICE = 28,
+    CLW_DEVICE = 28,
     /**
      * The host was stopped.
      */
-    CW_STOPPED = 29,
+    CLW_STOPPED = 29,
     /**
      * The host runs in another call.
      */
-    CW_RUNNING = 30,
-} cw_status;
+    CLW_RUNNING = 30,
+} clw_status;
 
 /**
  * The states of RFC 9293.
  */
-typedef enum cw_state {
+typedef enum clw_state {
     /**
      * No connection.
      */
-    CW_STATE_CLOSED = 0,
+    CLW_STATE_CLOSED = 0,
     /**
      * Waiting for anybody.
      */
-    CW_STATE_LISTEN = 1,
+    CLW_STATE_LISTEN = 1,
     /**
      * Our SYN is out.
      */
-    CW_STATE_SYN_SENT = 2,
+    CLW_STATE_SYN_SENT = 2,
     /**
      * Both SYNs are out; ours is not acknowledged.
      */
-    CW_STATE_SYN_RECEIVED = 3,
+    CLW_STATE_SYN_RECEIVED = 3,
     /**
      * Data flows both ways.
      */
-    CW_STATE_ESTABLISHED = 4,
+    CLW_STATE_ESTABLISHED = 4,
     /**
      * Our FIN is out and not acknowledged.
      */
-    CW_STATE_FIN_WAIT_1 = 5,
+    CLW_STATE_FIN_WAIT_1 = 5,
     /**
      * Our FIN is acknowledged.
      */
-    CW_STATE_FIN_WAIT_2 = 6,
+    CLW_STATE_FIN_WAIT_2 = 6,
     /**
      * The peer has finished.
      */
-    CW_STATE_CLOSE_WAIT = 7,
+    CLW_STATE_CLOSE_WAIT = 7,
     /**
      * Both FINs are out, ours first.
      */
-    CW_STATE_CLOSING = 8,
+    CLW_STATE_CLOSING = 8,
     /**
      * Both FINs are out, the peer's first.
      */
-    CW_STATE_LAST_ACK = 9,
+    CLW_STATE_LAST_ACK = 9,
     /**
      * Old segments must die first.
      */
-    CW_STATE_TIME_WAIT = 10,
-} cw_state;
+    CLW_STATE_TIME_WAIT = 10,
+} clw_state;
 
 /**
  * How many of each thing, and the settings of TCP. All memory is taken when the stack is made; pages that were never used cost nothing.
  */
-typedef struct cw_config {
+typedef struct clw_config {
     /**
-     * `sizeof(cw_config)` of the header that the program was compiled with.
+     * `sizeof(clw_config)` of the header that the program was compiled with.
      */
     uint32_t size;
     /**
@@ -454,12 +454,12 @@ typedef struct cw_config {
      * The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
      */
     uint8_t secret[32];
-} cw_config;
+} clw_config;
 
 /**
  * Options of one connection.
  */
-typedef struct cw_options {
+typedef struct clw_options {
     /**
      * 1: small segments do not wait for acknowledgements.
      */
@@ -469,7 +469,7 @@ typedef struct cw_options {
      */
     uint8_t cork;
     /**
-     * One of `CW_CONGESTION_…`.
+     * One of `CLW_CONGESTION_…`.
      */
     uint8_t congestion;
     /**
@@ -500,12 +500,12 @@ typedef struct cw_options {
      * Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
      */
     uint32_t user_timeout_ms;
-} cw_options;
+} clw_options;
 
 /**
  * Numbers that only grow.
  */
-typedef struct cw_counters {
+typedef struct clw_counters {
     /**
      * Packets handed in.
      */
@@ -527,7 +527,7 @@ typedef struct cw_counters {
      */
     uint64_t delivered;
     /**
-     * Packets dropped; `cw_drop_reason` says why.
+     * Packets dropped; `clw_drop_reason` says why.
      */
     uint64_t dropped;
     /**
@@ -538,84 +538,84 @@ typedef struct cw_counters {
      * TCP segments sent again.
      */
     uint64_t retransmitted;
-} cw_counters;
+} clw_counters;
 
 /**
  * An IPv4 or IPv6 address. IPv4 stands in its mapped form, `::ffff:a.b.c.d`; all zero is `::`.
  */
-typedef struct cw_addr {
+typedef struct clw_addr {
     /**
      * In the order in which they are sent.
      */
     uint8_t bytes[16];
-} cw_addr;
+} clw_addr;
 
 /**
  * An address and a port.
  */
-typedef struct cw_endpoint {
+typedef struct clw_endpoint {
     /**
      * The address.
      */
-    struct cw_addr addr;
+    struct clw_addr addr;
     /**
      * The port, in the byte order of the machine.
      */
     uint16_t port;
-} cw_endpoint;
+} clw_endpoint;
 
 /**
  * The program's functions for a listener and what it accepts, for a connection, or for a UDP socket. Any of them may be NULL. All of them may use the host they are
- * given, but for `cw_host_step`, `cw_host_run`, `cw_host_free` and `cw_host_add_port`.
+ * given, but for `clw_host_step`, `clw_host_run`, `clw_host_free` and `clw_host_add_port`.
  */
-typedef struct cw_handlers {
+typedef struct clw_handlers {
     /**
      * Somebody has connected; `conn` names the connection from now on, with the functions and the `ctx` of its listener.
      */
-    void (*accepted)(cw_host *host, uint64_t conn, void *ctx);
+    void (*accepted)(clw_host *host, uint64_t conn, void *ctx);
     /**
      * The connection that the program began is there.
      */
-    void (*connected)(cw_host *host, uint64_t conn, void *ctx);
+    void (*connected)(clw_host *host, uint64_t conn, void *ctx);
     /**
-     * Bytes are there to be read, or the end of them (`CW_END`); for a UDP socket, datagrams.
+     * Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams.
      */
-    void (*readable)(cw_host *host, uint64_t handle, void *ctx);
+    void (*readable)(clw_host *host, uint64_t handle, void *ctx);
     /**
      * There is room again after a send was cut short.
      */
-    void (*writable)(cw_host *host, uint64_t handle, void *ctx);
+    void (*writable)(clw_host *host, uint64_t handle, void *ctx);
     /**
-     * The connection has ended, and the program did not end it: `CW_OK` when both sides were done. It is called once. Bytes
+     * The connection has ended, and the program did not end it: `CLW_OK` when both sides were done. It is called once. Bytes
      * that were not read can be read in it; afterwards they are lost and the handle is dead.
      */
-    void (*closed)(cw_host *host, uint64_t conn, enum cw_status why, void *ctx);
+    void (*closed)(clw_host *host, uint64_t conn, enum clw_status why, void *ctx);
     /**
      * Handed to all of them.
      */
     void *ctx;
-} cw_handlers;
+} clw_handlers;
 
 /**
  * Inner values of a connection.
  */
-typedef struct cw_conn_info {
+typedef struct clw_conn_info {
     /**
      * Its state.
      */
-    enum cw_state state;
+    enum clw_state state;
     /**
-     * Why it failed; `CW_OK` when it did not.
+     * Why it failed; `CLW_OK` when it did not.
      */
-    enum cw_status failure;
+    enum clw_status failure;
     /**
      * Our side.
      */
-    struct cw_endpoint local;
+    struct clw_endpoint local;
     /**
      * The peer's side.
      */
-    struct cw_endpoint remote;
+    struct clw_endpoint remote;
     /**
      * 1 when the peer has finished.
      */
@@ -676,14 +676,14 @@ typedef struct cw_conn_info {
      * Bytes received in order.
      */
     uint64_t bytes_received;
-} cw_conn_info;
+} clw_conn_info;
 
 /**
  * An interface to be added.
  */
-typedef struct cw_interface {
+typedef struct clw_interface {
     /**
-     * One of `CW_LINK_…`.
+     * One of `CLW_LINK_…`.
      */
     uint32_t link;
     /**
@@ -691,7 +691,7 @@ typedef struct cw_interface {
      */
     uint32_t mtu;
     /**
-     * What the device does so that the stack need not: bits `CW_OFFLOAD_…`.
+     * What the device does so that the stack need not: bits `CLW_OFFLOAD_…`.
      */
     uint32_t offloads;
     /**
@@ -702,15 +702,15 @@ typedef struct cw_interface {
      * The Ethernet address; not looked at without Ethernet.
      */
     uint8_t mac[6];
-} cw_interface;
+} clw_interface;
 
 /**
  * A received packet in memory of the caller's.
  *
  * With `release` the stack takes the memory over, reads it where it lies, may write to it, and calls `release(owner)` exactly once when it
- * needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `cw_ingest` returns.
+ * needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `clw_ingest` returns.
  */
-typedef struct cw_packet {
+typedef struct clw_packet {
     /**
      * The first byte: of the Ethernet header, or of the IP header on links without one.
      */
@@ -740,19 +740,19 @@ typedef struct cw_packet {
      */
     uint16_t segment_size;
     /**
-     * One of `CW_CHECKSUM_…`.
+     * One of `CLW_CHECKSUM_…`.
      */
     uint8_t checksum;
     /**
      * The device's hash over the flow; 0 when there is none.
      */
     uint32_t rss_hash;
-} cw_packet;
+} clw_packet;
 
 /**
  * What goes with a packet to be sent, for devices that do some of the work. All zero for those that do not.
  */
-typedef struct cw_tx_meta {
+typedef struct clw_tx_meta {
     /**
      * When not 0: the device makes the transport checksum, summing from this offset of the frame. The field holds the pseudo-header's sum.
      */
@@ -777,12 +777,12 @@ typedef struct cw_tx_meta {
      * The flow's hash, for a device that chooses a queue by it; 0 when there is none.
      */
     uint32_t flow_hash;
-} cw_tx_meta;
+} clw_tx_meta;
 
 /**
  * Where the stack puts packets that it sends. It asks for room before it changes any state; room that is not committed is as if it had never been asked for.
  */
-typedef struct cw_sink {
+typedef struct clw_sink {
     /**
      * Handed to both functions.
      */
@@ -794,19 +794,19 @@ typedef struct cw_sink {
     /**
      * Sends the first `len` bytes of the room that was given last.
      */
-    void (*commit)(void *ctx, uint16_t iface, uint32_t len, const struct cw_tx_meta *meta);
-} cw_sink;
+    void (*commit)(void *ctx, uint16_t iface, uint32_t len, const struct clw_tx_meta *meta);
+} clw_sink;
 
 /**
  * Something for the program to look at. Events are marks: however often a thing happens before the program looks, it is told once.
  */
-typedef struct cw_event {
+typedef struct clw_event {
     /**
-     * One of `CW_EVENT_…`.
+     * One of `CLW_EVENT_…`.
      */
     uint32_t kind;
     /**
-     * What happened, as bits; 0 for `CW_EVENT_INCOMING`.
+     * What happened, as bits; 0 for `CLW_EVENT_INCOMING`.
      */
     uint32_t what;
     /**
@@ -817,7 +817,7 @@ typedef struct cw_event {
      * The word that the program gave with it.
      */
     uint64_t token;
-} cw_event;
+} clw_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -826,19 +826,19 @@ extern "C" {
 /**
  * Only without the easy layer, where the program defines it: memory of `size` bytes at a multiple of `align`; NULL when there is none.
  */
-extern void *cw_need_memory(size_t size,
-                            size_t align);
+extern void *clw_need_memory(size_t size,
+                             size_t align);
 
 /**
- * Only without the easy layer, where the program defines it: takes back what `cw_need_memory` gave.
+ * Only without the easy layer, where the program defines it: takes back what `clw_need_memory` gave.
  */
-extern void cw_give_memory(void *memory, size_t size, size_t align);
+extern void clw_give_memory(void *memory, size_t size, size_t align);
 
 /**
  * Only without the easy layer, where the program defines it: the stack has found a mistake in itself, or no memory; `text` has `len` bytes. Does not return.
  */
-extern void cw_panic(const uint8_t *text,
-                     size_t len);
+extern void clw_panic(const uint8_t *text,
+                      size_t len);
 
 /**
  * Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise, then make the stack.
@@ -846,7 +846,7 @@ extern void cw_panic(const uint8_t *text,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_config_init(struct cw_config *config);
+enum clw_status clw_config_init(struct clw_config *config);
 
 /**
  * Fills options with the defaults.
@@ -854,7 +854,7 @@ enum cw_status cw_config_init(struct cw_config *config);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_options_init(struct cw_options *options);
+enum clw_status clw_options_init(struct clw_options *options);
 
 /**
  * Everything that was counted.
@@ -862,45 +862,45 @@ enum cw_status cw_options_init(struct cw_options *options);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_counters_get(cw_stack *stack, struct cw_counters *counters);
+enum clw_status clw_counters_get(clw_stack *stack, struct clw_counters *counters);
 
 /**
- * One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and how often it happened. `CW_END` behind the last.
+ * One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and how often it happened. `CLW_END` behind the last.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_drop_reason(cw_stack *stack,
-                              uint32_t index,
-                              const char **name,
-                              size_t *name_len,
-                              uint64_t *count);
+enum clw_status clw_drop_reason(clw_stack *stack,
+                                uint32_t index,
+                                const char **name,
+                                size_t *name_len,
+                                uint64_t *count);
 
 /**
  * Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the system's random source. `copy_buffers` and
- * `copy_buffer_len` mean nothing here. `cw_host_free` ends it.
+ * `copy_buffer_len` mean nothing here. `clw_host_free` ends it.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_new(const struct cw_config *config,
-                           cw_host **host);
+enum clw_status clw_host_new(const struct clw_config *config,
+                             clw_host **host);
 
 /**
- * Ends a host: the `closed` callbacks of all connections are called with `CW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
+ * Ends a host: the `closed` callbacks of all connections are called with `CLW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
  *
  * # Safety
  * Pointers as the rules at the top say; the host is not used any more, by no thread.
  */
-enum cw_status cw_host_free(cw_host *host);
+enum clw_status clw_host_free(clw_host *host);
 
 /**
- * What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CW_DEVICE`.
+ * What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CLW_DEVICE`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-const char *cw_host_error(const cw_host *host);
+const char *clw_host_error(const clw_host *host);
 
 /**
  * Opens a port and makes it an interface, whose number goes to `iface`. Ports: `tap:NAME`, `tun:NAME`, `loop`, `pcap:FILE` (docs/ports.md).
@@ -908,9 +908,9 @@ const char *cw_host_error(const cw_host *host);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_add_port(cw_host *host,
-                                const char *port,
-                                uint16_t *iface);
+enum clw_status clw_host_add_port(clw_host *host,
+                                  const char *port,
+                                  uint16_t *iface);
 
 /**
  * Gives an interface an address with its prefix length, such as `10.0.0.2/24`.
@@ -918,7 +918,7 @@ enum cw_status cw_host_add_port(cw_host *host,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_add_address(cw_host *host, uint16_t iface, const char *cidr);
+enum clw_status clw_host_add_address(clw_host *host, uint16_t iface, const char *cidr);
 
 /**
  * Adds a route to a prefix, such as `0.0.0.0/0`, over a gateway.
@@ -926,33 +926,33 @@ enum cw_status cw_host_add_address(cw_host *host, uint16_t iface, const char *ci
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_add_route(cw_host *host, const char *cidr, const char *gateway);
+enum clw_status clw_host_add_route(clw_host *host, const char *cidr, const char *gateway);
 
 /**
- * One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CW_STOPPED` after
- * `cw_host_stop`: every connection has heard `closed`, and only `cw_host_free` is left to do.
+ * One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CLW_STOPPED` after
+ * `clw_host_stop`: every connection has heard `closed`, and only `clw_host_free` is left to do.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_step(cw_host *host,
-                            uint32_t wait_ms);
+enum clw_status clw_host_step(clw_host *host,
+                              uint32_t wait_ms);
 
 /**
- * Runs until `cw_host_stop` is called, and then answers `CW_OK`. Every connection has heard `closed` then, and only `cw_host_free` is left to do.
+ * Runs until `clw_host_stop` is called, and then answers `CLW_OK`. Every connection has heard `closed` then, and only `clw_host_free` is left to do.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_run(cw_host *host);
+enum clw_status clw_host_run(clw_host *host);
 
 /**
- * Makes `cw_host_run` and `cw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
+ * Makes `clw_host_run` and `clw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
  *
  * # Safety
  * Pointers as the rules at the top say; the host is not being freed.
  */
-enum cw_status cw_host_stop(const cw_host *host);
+enum clw_status clw_host_stop(const clw_host *host);
 
 /**
  * Everything that was counted.
@@ -960,20 +960,20 @@ enum cw_status cw_host_stop(const cw_host *host);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_counters_get(cw_host *host, struct cw_counters *counters);
+enum clw_status clw_host_counters_get(clw_host *host, struct clw_counters *counters);
 
 /**
- * Listens. What it accepts gets the same functions and the same `ctx`; `cw_host_set_ctx` changes that. NULL `options` are the defaults.
+ * Listens. What it accepts gets the same functions and the same `ctx`; `clw_host_set_ctx` changes that. NULL `options` are the defaults.
  *
  * # Safety
  * Pointers as the rules at the top say; so the functions in `handlers`.
  */
-enum cw_status cw_host_listen(cw_host *host,
-                              const struct cw_endpoint *local,
-                              uint32_t backlog,
-                              const struct cw_options *options,
-                              const struct cw_handlers *handlers,
-                              uint64_t *listener);
+enum clw_status clw_host_listen(clw_host *host,
+                                const struct clw_endpoint *local,
+                                uint32_t backlog,
+                                const struct clw_options *options,
+                                const struct clw_handlers *handlers,
+                                uint64_t *listener);
 
 /**
  * Stops listening. Connections that were accepted stay.
@@ -981,7 +981,7 @@ enum cw_status cw_host_listen(cw_host *host,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_unlisten(cw_host *host, uint64_t listener);
+enum clw_status clw_host_unlisten(clw_host *host, uint64_t listener);
 
 /**
  * Begins a connection; `connected` or `closed` tells how it went. NULL `options` are the defaults.
@@ -989,12 +989,12 @@ enum cw_status cw_host_unlisten(cw_host *host, uint64_t listener);
  * # Safety
  * Pointers as the rules at the top say; so the functions in `handlers`.
  */
-enum cw_status cw_host_connect(cw_host *host,
-                               const struct cw_endpoint *local,
-                               const struct cw_endpoint *remote,
-                               const struct cw_options *options,
-                               const struct cw_handlers *handlers,
-                               uint64_t *conn);
+enum clw_status clw_host_connect(clw_host *host,
+                                 const struct clw_endpoint *local,
+                                 const struct clw_endpoint *remote,
+                                 const struct clw_options *options,
+                                 const struct clw_handlers *handlers,
+                                 uint64_t *conn);
 
 /**
  * Gives a connection a `ctx` of its own for its functions.
@@ -1002,47 +1002,47 @@ enum cw_status cw_host_connect(cw_host *host,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_set_ctx(cw_host *host, uint64_t conn, void *ctx);
+enum clw_status clw_host_set_ctx(clw_host *host, uint64_t conn, void *ctx);
 
 /**
- * As `cw_send`; `writable` is called when there is room again.
+ * As `clw_send`; `writable` is called when there is room again.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_send(cw_host *host, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
+enum clw_status clw_host_send(clw_host *host, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
 
 /**
- * As `cw_recv`.
+ * As `clw_recv`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_recv(cw_host *host, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
+enum clw_status clw_host_recv(clw_host *host, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
 
 /**
- * As `cw_peek`.
+ * As `clw_peek`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_peek(cw_host *host, uint64_t conn, const uint8_t **data, size_t *len);
+enum clw_status clw_host_peek(clw_host *host, uint64_t conn, const uint8_t **data, size_t *len);
 
 /**
- * As `cw_consumed`.
+ * As `clw_consumed`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_consumed(cw_host *host, uint64_t conn, size_t len);
+enum clw_status clw_host_consumed(clw_host *host, uint64_t conn, size_t len);
 
 /**
- * As `cw_shutdown`.
+ * As `clw_shutdown`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_shutdown(cw_host *host, uint64_t conn);
+enum clw_status clw_host_shutdown(clw_host *host, uint64_t conn);
 
 /**
  * Lets go; the handle is dead, and `closed` is not called. What was written still goes out.
@@ -1050,7 +1050,7 @@ enum cw_status cw_host_shutdown(cw_host *host, uint64_t conn);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_close(cw_host *host, uint64_t conn);
+enum clw_status clw_host_close(clw_host *host, uint64_t conn);
 
 /**
  * Resets the connection; the handle is dead, and `closed` is not called.
@@ -1058,23 +1058,23 @@ enum cw_status cw_host_close(cw_host *host, uint64_t conn);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_abort(cw_host *host, uint64_t conn);
+enum clw_status clw_host_abort(clw_host *host, uint64_t conn);
 
 /**
- * As `cw_set_options`.
+ * As `clw_set_options`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_set_options(cw_host *host, uint64_t conn, const struct cw_options *options);
+enum clw_status clw_host_set_options(clw_host *host, uint64_t conn, const struct clw_options *options);
 
 /**
- * As `cw_conn_info_get`.
+ * As `clw_conn_info_get`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_conn_info_get(cw_host *host, uint64_t conn, struct cw_conn_info *info);
+enum clw_status clw_host_conn_info_get(clw_host *host, uint64_t conn, struct clw_conn_info *info);
 
 /**
  * Makes a UDP socket; of its functions `readable` and `writable` are called.
@@ -1082,43 +1082,43 @@ enum cw_status cw_host_conn_info_get(cw_host *host, uint64_t conn, struct cw_con
  * # Safety
  * Pointers as the rules at the top say; so the functions in `handlers`.
  */
-enum cw_status cw_host_udp_bind(cw_host *host,
-                                const struct cw_endpoint *local,
-                                const struct cw_handlers *handlers,
-                                uint64_t *socket);
+enum clw_status clw_host_udp_bind(clw_host *host,
+                                  const struct clw_endpoint *local,
+                                  const struct clw_handlers *handlers,
+                                  uint64_t *socket);
 
 /**
- * As `cw_udp_send`; `to` must be there.
+ * As `clw_udp_send`; `to` must be there.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_udp_send(cw_host *host,
-                                uint64_t socket,
-                                const struct cw_endpoint *to,
-                                const uint8_t *data,
-                                size_t len);
+enum clw_status clw_host_udp_send(clw_host *host,
+                                  uint64_t socket,
+                                  const struct clw_endpoint *to,
+                                  const uint8_t *data,
+                                  size_t len);
 
 /**
- * As `cw_udp_recv`.
+ * As `clw_udp_recv`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_udp_recv(cw_host *host,
-                                uint64_t socket,
-                                uint8_t *out,
-                                size_t capacity,
-                                size_t *len,
-                                struct cw_endpoint *from);
+enum clw_status clw_host_udp_recv(clw_host *host,
+                                  uint64_t socket,
+                                  uint8_t *out,
+                                  size_t capacity,
+                                  size_t *len,
+                                  struct clw_endpoint *from);
 
 /**
- * As `cw_udp_close`.
+ * As `clw_udp_close`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_host_udp_close(cw_host *host, uint64_t socket);
+enum clw_status clw_host_udp_close(clw_host *host, uint64_t socket);
 
 /**
  * Adds an interface and tells its number; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
@@ -1126,9 +1126,9 @@ enum cw_status cw_host_udp_close(cw_host *host, uint64_t socket);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_add_interface(cw_stack *stack,
-                                const struct cw_interface *interface,
-                                uint16_t *iface);
+enum clw_status clw_add_interface(clw_stack *stack,
+                                  const struct clw_interface *interface,
+                                  uint16_t *iface);
 
 /**
  * Sets an interface up (1) or down (0). While it is down nothing goes in or out.
@@ -1136,7 +1136,7 @@ enum cw_status cw_add_interface(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_set_up(cw_stack *stack, uint16_t iface, uint8_t up);
+enum clw_status clw_set_up(clw_stack *stack, uint16_t iface, uint8_t up);
 
 /**
  * Gives an interface an address; the subnet is reached over it from now on.
@@ -1144,11 +1144,11 @@ enum cw_status cw_set_up(cw_stack *stack, uint16_t iface, uint8_t up);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_add_address(cw_stack *stack,
-                              uint64_t now_ns,
-                              uint16_t iface,
-                              struct cw_addr addr,
-                              uint8_t prefix_len);
+enum clw_status clw_add_address(clw_stack *stack,
+                                uint64_t now_ns,
+                                uint16_t iface,
+                                struct clw_addr addr,
+                                uint8_t prefix_len);
 
 /**
  * Takes an address away.
@@ -1156,7 +1156,7 @@ enum cw_status cw_add_address(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_remove_address(cw_stack *stack, uint16_t iface, struct cw_addr addr);
+enum clw_status clw_remove_address(clw_stack *stack, uint16_t iface, struct clw_addr addr);
 
 /**
  * Adds a route to a prefix. With a gateway it leads there, over `iface` if that is not negative (needed for link-local gateways); with a NULL gateway the
@@ -1165,11 +1165,11 @@ enum cw_status cw_remove_address(cw_stack *stack, uint16_t iface, struct cw_addr
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_add_route(cw_stack *stack,
-                            struct cw_addr dst,
-                            uint8_t prefix_len,
-                            const struct cw_addr *gateway,
-                            int32_t iface);
+enum clw_status clw_add_route(clw_stack *stack,
+                              struct clw_addr dst,
+                              uint8_t prefix_len,
+                              const struct clw_addr *gateway,
+                              int32_t iface);
 
 /**
  * Takes a route away.
@@ -1177,7 +1177,7 @@ enum cw_status cw_add_route(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_remove_route(cw_stack *stack, struct cw_addr dst, uint8_t prefix_len);
+enum clw_status clw_remove_route(clw_stack *stack, struct clw_addr dst, uint8_t prefix_len);
 
 /**
  * Sets a neighbour's Ethernet address for good: it is never asked for and never changes by itself. `mac` leads to 6 bytes.
@@ -1185,19 +1185,19 @@ enum cw_status cw_remove_route(cw_stack *stack, struct cw_addr dst, uint8_t pref
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_add_neighbour(cw_stack *stack,
-                                uint64_t now_ns,
-                                uint16_t iface,
-                                struct cw_addr addr,
-                                const uint8_t *mac);
+enum clw_status clw_add_neighbour(clw_stack *stack,
+                                  uint64_t now_ns,
+                                  uint16_t iface,
+                                  struct clw_addr addr,
+                                  const uint8_t *mac);
 
 /**
- * Makes a stack; all its memory is taken now. `cw_stack_free` ends it.
+ * Makes a stack; all its memory is taken now. `clw_stack_free` ends it.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_stack_new(const struct cw_config *config, cw_stack **stack);
+enum clw_status clw_stack_new(const struct clw_config *config, clw_stack **stack);
 
 /**
  * Ends a stack: nothing more is sent, and every packet that it holds is released. NULL will do.
@@ -1205,66 +1205,66 @@ enum cw_status cw_stack_new(const struct cw_config *config, cw_stack **stack);
  * # Safety
  * Pointers as the rules at the top say; the stack is not used any more.
  */
-enum cw_status cw_stack_free(cw_stack *stack);
+enum clw_status clw_stack_free(clw_stack *stack);
 
 /**
- * Takes packets in, all of them or none: none when the answer is not `CW_OK`. What they ask for is only marked; `cw_emit` sends.
+ * Takes packets in, all of them or none: none when the answer is not `CLW_OK`. What they ask for is only marked; `clw_emit` sends.
  *
  * # Safety
- * Pointers as the rules at the top say, and the packets as `cw_packet` says.
+ * Pointers as the rules at the top say, and the packets as `clw_packet` says.
  */
-enum cw_status cw_ingest(cw_stack *stack,
+enum clw_status clw_ingest(clw_stack *stack,
+                           uint64_t now_ns,
+                           const struct clw_packet *packets,
+                           size_t count);
+
+/**
+ * Looks at all timers that are due. What they ask for is only marked; `clw_emit` sends.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum clw_status clw_expire(clw_stack *stack, uint64_t now_ns);
+
+/**
+ * Sends what is marked. `CLW_AGAIN`: something is left that could not leave, because the sink has no room or others had their turn first; call again soon.
+ *
+ * # Safety
+ * Pointers as the rules at the top say, and the functions of `sink` do what `clw_sink` says.
+ */
+enum clw_status clw_emit(clw_stack *stack,
                          uint64_t now_ns,
-                         const struct cw_packet *packets,
-                         size_t count);
+                         const struct clw_sink *sink);
 
 /**
- * Looks at all timers that are due. What they ask for is only marked; `cw_emit` sends.
+ * When `clw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs. May be early, never late.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_expire(cw_stack *stack, uint64_t now_ns);
+enum clw_status clw_next_deadline(clw_stack *stack,
+                                  uint64_t *deadline_ns);
 
 /**
- * Sends what is marked. `CW_AGAIN`: something is left that could not leave, because the sink has no room or others had their turn first; call again soon.
- *
- * # Safety
- * Pointers as the rules at the top say, and the functions of `sink` do what `cw_sink` says.
- */
-enum cw_status cw_emit(cw_stack *stack,
-                       uint64_t now_ns,
-                       const struct cw_sink *sink);
-
-/**
- * When `cw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs. May be early, never late.
+ * Whether `clw_emit` has something to send: `CLW_OK` when it has, `CLW_AGAIN` when not.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_next_deadline(cw_stack *stack,
-                                uint64_t *deadline_ns);
+enum clw_status clw_wants_emit(clw_stack *stack);
 
 /**
- * Whether `cw_emit` has something to send: `CW_OK` when it has, `CW_AGAIN` when not.
+ * The next thing for the program to look at; `CLW_AGAIN` when there is none.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_wants_emit(cw_stack *stack);
-
-/**
- * The next thing for the program to look at; `CW_AGAIN` when there is none.
- *
- * # Safety
- * Pointers as the rules at the top say.
- */
-enum cw_status cw_next_event(cw_stack *stack, struct cw_event *event);
+enum clw_status clw_next_event(clw_stack *stack, struct clw_event *event);
 
 /**
  * A sentence for people about a status; a constant text that ends with a zero byte, for any number.
  */
-const char *cw_status_text(uint32_t status);
+const char *clw_status_text(uint32_t status);
 
 /**
  * Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for any free one. `backlog` bounds handshakes in progress, and
@@ -1273,12 +1273,12 @@ const char *cw_status_text(uint32_t status);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_listen(cw_stack *stack,
-                         const struct cw_endpoint *local,
-                         uint32_t backlog,
-                         uint64_t token,
-                         const struct cw_options *options,
-                         uint64_t *listener);
+enum clw_status clw_listen(clw_stack *stack,
+                           const struct clw_endpoint *local,
+                           uint32_t backlog,
+                           uint64_t token,
+                           const struct clw_options *options,
+                           uint64_t *listener);
 
 /**
  * Where a listener listens: the port that was chosen, say.
@@ -1286,7 +1286,7 @@ enum cw_status cw_listen(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_listener_local(cw_stack *stack, uint64_t listener, struct cw_endpoint *local);
+enum clw_status clw_listener_local(clw_stack *stack, uint64_t listener, struct clw_endpoint *local);
 
 /**
  * Stops listening. Connections that were not accepted are reset.
@@ -1294,30 +1294,30 @@ enum cw_status cw_listener_local(cw_stack *stack, uint64_t listener, struct cw_e
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_unlisten(cw_stack *stack, uint64_t listener);
+enum clw_status clw_unlisten(clw_stack *stack, uint64_t listener);
 
 /**
- * Takes the oldest finished handshake; `CW_AGAIN` when there is none. `token` comes with its events.
+ * Takes the oldest finished handshake; `CLW_AGAIN` when there is none. `token` comes with its events.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_accept(cw_stack *stack, uint64_t listener, uint64_t token, uint64_t *conn);
+enum clw_status clw_accept(clw_stack *stack, uint64_t listener, uint64_t token, uint64_t *conn);
 
 /**
- * Begins a connection; `CW_CONN_CONNECTED` or `CW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
+ * Begins a connection; `CLW_CONN_CONNECTED` or `CLW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
  * stack. Bytes may be sent into it before.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_connect(cw_stack *stack,
-                          uint64_t now_ns,
-                          const struct cw_endpoint *local,
-                          const struct cw_endpoint *remote,
-                          uint64_t token,
-                          const struct cw_options *options,
-                          uint64_t *conn);
+enum clw_status clw_connect(clw_stack *stack,
+                            uint64_t now_ns,
+                            const struct clw_endpoint *local,
+                            const struct clw_endpoint *remote,
+                            uint64_t token,
+                            const struct clw_options *options,
+                            uint64_t *conn);
 
 /**
  * Gives a connection another word that comes with its events.
@@ -1325,7 +1325,7 @@ enum cw_status cw_connect(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_set_token(cw_stack *stack, uint64_t conn, uint64_t token);
+enum clw_status clw_set_token(clw_stack *stack, uint64_t conn, uint64_t token);
 
 /**
  * Changes a connection's options; they hold from the next segment on.
@@ -1333,48 +1333,48 @@ enum cw_status cw_set_token(cw_stack *stack, uint64_t conn, uint64_t token);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_set_options(cw_stack *stack, uint64_t conn, const struct cw_options *options);
+enum clw_status clw_set_options(clw_stack *stack, uint64_t conn, const struct clw_options *options);
 
 /**
- * Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CW_CONN_WRITABLE` will tell when there is room again.
- * `CW_AGAIN`: none was.
+ * Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CLW_CONN_WRITABLE` will tell when there is room again.
+ * `CLW_AGAIN`: none was.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_send(cw_stack *stack,
-                       uint64_t conn,
-                       const uint8_t *data,
-                       size_t len,
-                       size_t *sent);
+enum clw_status clw_send(clw_stack *stack,
+                         uint64_t conn,
+                         const uint8_t *data,
+                         size_t len,
+                         size_t *sent);
 
 /**
- * Reads bytes into the caller's memory. `CW_AGAIN`: nothing is there now. `CW_END`: nothing will come any more.
+ * Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will come any more.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_recv(cw_stack *stack, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
+enum clw_status clw_recv(clw_stack *stack, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
 
 /**
- * Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `cw_consumed`, and can be read until the
- * stack is used again. Otherwise as `cw_recv`.
+ * Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `clw_consumed`, and can be read until the
+ * stack is used again. Otherwise as `clw_recv`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_peek(cw_stack *stack,
-                       uint64_t conn,
-                       const uint8_t **data,
-                       size_t *len);
+enum clw_status clw_peek(clw_stack *stack,
+                         uint64_t conn,
+                         const uint8_t **data,
+                         size_t *len);
 
 /**
- * The program is done with the oldest `len` unread bytes; `CW_RANGE` when there are not so many.
+ * The program is done with the oldest `len` unread bytes; `CLW_RANGE` when there are not so many.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_consumed(cw_stack *stack, uint64_t conn, size_t len);
+enum clw_status clw_consumed(clw_stack *stack, uint64_t conn, size_t len);
 
 /**
  * Ends our side behind all bytes written so far; the peer may go on sending.
@@ -1382,7 +1382,7 @@ enum cw_status cw_consumed(cw_stack *stack, uint64_t conn, size_t len);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_shutdown(cw_stack *stack, uint64_t conn);
+enum clw_status clw_shutdown(clw_stack *stack, uint64_t conn);
 
 /**
  * Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends more is answered with a reset.
@@ -1390,8 +1390,8 @@ enum cw_status cw_shutdown(cw_stack *stack, uint64_t conn);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_close(cw_stack *stack,
-                        uint64_t conn);
+enum clw_status clw_close(clw_stack *stack,
+                          uint64_t conn);
 
 /**
  * Resets the connection; the handle is dead.
@@ -1399,15 +1399,15 @@ enum cw_status cw_close(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_abort(cw_stack *stack, uint64_t conn);
+enum clw_status clw_abort(clw_stack *stack, uint64_t conn);
 
 /**
- * Why a connection failed; `CW_OK` when it did not.
+ * Why a connection failed; `CLW_OK` when it did not.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_failure(cw_stack *stack, uint64_t conn);
+enum clw_status clw_failure(clw_stack *stack, uint64_t conn);
 
 /**
  * A connection's inner values.
@@ -1415,12 +1415,12 @@ enum cw_status cw_failure(cw_stack *stack, uint64_t conn);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_conn_info_get(cw_stack *stack, uint64_t conn, struct cw_conn_info *info);
+enum clw_status clw_conn_info_get(clw_stack *stack, uint64_t conn, struct clw_conn_info *info);
 
 /**
  * The IPv4 address `a.b.c.d`.
  */
-struct cw_addr cw_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
+struct clw_addr clw_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
 
 /**
  * Reads an address, such as `10.0.0.2` or `2001:db8::2`, from a text that ends with a zero byte.
@@ -1428,7 +1428,7 @@ struct cw_addr cw_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_addr_parse(const char *from, struct cw_addr *addr);
+enum clw_status clw_addr_parse(const char *from, struct clw_addr *addr);
 
 /**
  * Reads an address and a port, such as `10.0.0.2:80` or `[2001:db8::2]:80`, from a text that ends with a zero byte.
@@ -1436,15 +1436,15 @@ enum cw_status cw_addr_parse(const char *from, struct cw_addr *addr);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_endpoint_parse(const char *from, struct cw_endpoint *endpoint);
+enum clw_status clw_endpoint_parse(const char *from, struct clw_endpoint *endpoint);
 
 /**
- * Writes an address as text with a zero byte at its end; `CW_ADDR_TEXT` bytes are always enough.
+ * Writes an address as text with a zero byte at its end; `CLW_ADDR_TEXT` bytes are always enough.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_addr_format(const struct cw_addr *addr, char *out, size_t capacity);
+enum clw_status clw_addr_format(const struct clw_addr *addr, char *out, size_t capacity);
 
 /**
  * Makes a socket at an address of ours, or at all of a family: `::` takes IPv4 too. Port 0 asks for any free one. `token` comes with its events.
@@ -1452,10 +1452,10 @@ enum cw_status cw_addr_format(const struct cw_addr *addr, char *out, size_t capa
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_bind(cw_stack *stack,
-                           const struct cw_endpoint *local,
-                           uint64_t token,
-                           uint64_t *socket);
+enum clw_status clw_udp_bind(clw_stack *stack,
+                             const struct clw_endpoint *local,
+                             uint64_t token,
+                             uint64_t *socket);
 
 /**
  * Gives a socket one peer: it sends there, and hears nobody else.
@@ -1463,7 +1463,7 @@ enum cw_status cw_udp_bind(cw_stack *stack,
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_connect(cw_stack *stack, uint64_t socket, const struct cw_endpoint *remote);
+enum clw_status clw_udp_connect(clw_stack *stack, uint64_t socket, const struct clw_endpoint *remote);
 
 /**
  * Our side of a socket.
@@ -1471,41 +1471,41 @@ enum cw_status cw_udp_connect(cw_stack *stack, uint64_t socket, const struct cw_
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_local(cw_stack *stack, uint64_t socket, struct cw_endpoint *local);
+enum clw_status clw_udp_local(clw_stack *stack, uint64_t socket, struct clw_endpoint *local);
 
 /**
- * Queues a datagram, which the next `cw_emit` sends. NULL `to`: the connected peer. `CW_AGAIN`: the queue is full; `CW_UDP_WRITABLE` will tell.
+ * Queues a datagram, which the next `clw_emit` sends. NULL `to`: the connected peer. `CLW_AGAIN`: the queue is full; `CLW_UDP_WRITABLE` will tell.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_send(cw_stack *stack,
-                           uint64_t socket,
-                           const struct cw_endpoint *to,
-                           const uint8_t *data,
-                           size_t len);
+enum clw_status clw_udp_send(clw_stack *stack,
+                             uint64_t socket,
+                             const struct clw_endpoint *to,
+                             const uint8_t *data,
+                             size_t len);
 
 /**
- * Takes the oldest datagram; `CW_AGAIN` when there is none. `len` tells its true length: when that is more than `capacity`, the rest is lost, and the answer is
- * `CW_TOO_LONG`. NULL `from` will do.
+ * Takes the oldest datagram; `CLW_AGAIN` when there is none. `len` tells its true length: when that is more than `capacity`, the rest is lost, and the answer is
+ * `CLW_TOO_LONG`. NULL `from` will do.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_recv(cw_stack *stack,
-                           uint64_t socket,
-                           uint8_t *out,
-                           size_t capacity,
-                           size_t *len,
-                           struct cw_endpoint *from);
+enum clw_status clw_udp_recv(clw_stack *stack,
+                             uint64_t socket,
+                             uint8_t *out,
+                             size_t capacity,
+                             size_t *len,
+                             struct clw_endpoint *from);
 
 /**
- * Takes the last ICMP error that came back to a connected socket: `CW_UNREACHABLE`, or `CW_OK` when there is none.
+ * Takes the last ICMP error that came back to a connected socket: `CLW_UNREACHABLE`, or `CLW_OK` when there is none.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_error(cw_stack *stack, uint64_t socket);
+enum clw_status clw_udp_error(clw_stack *stack, uint64_t socket);
 
 /**
  * Closes a socket. Datagrams that wait are dropped, both ways.
@@ -1513,7 +1513,7 @@ enum cw_status cw_udp_error(cw_stack *stack, uint64_t socket);
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum cw_status cw_udp_close(cw_stack *stack, uint64_t socket);
+enum clw_status clw_udp_close(clw_stack *stack, uint64_t socket);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -10,7 +10,7 @@
 static _Alignas(64) unsigned char memory[64 << 20];
 static size_t used;
 
-void *cw_need_memory(size_t size, size_t align)
+void *clw_need_memory(size_t size, size_t align)
 {
     size_t at = (used + align - 1) / align * align;
     if (at + size > sizeof memory)
@@ -19,7 +19,7 @@ void *cw_need_memory(size_t size, size_t align)
     return memory + at;
 }
 
-void cw_give_memory(void *given, size_t size, size_t align)
+void clw_give_memory(void *given, size_t size, size_t align)
 {
     /* The last piece can be had again; a program that makes more than one stack wants a real allocator. */
     (void)align;
@@ -34,7 +34,7 @@ static void leave(int status)
         ;
 }
 
-void cw_panic(const uint8_t *text, size_t len)
+void clw_panic(const uint8_t *text, size_t len)
 {
     (void)text;
     (void)len;
@@ -110,7 +110,7 @@ static uint8_t *reserve(void *ctx, uint16_t iface, uint32_t len)
     return wire->len > 0 || len > sizeof wire->frame ? NULL : wire->frame;
 }
 
-static void commit(void *ctx, uint16_t iface, uint32_t len, const struct cw_tx_meta *meta)
+static void commit(void *ctx, uint16_t iface, uint32_t len, const struct clw_tx_meta *meta)
 {
     (void)iface;
     (void)meta;
@@ -118,41 +118,41 @@ static void commit(void *ctx, uint16_t iface, uint32_t len, const struct cw_tx_m
 }
 
 static struct wire wires[2];
-static struct cw_stack *stacks[2];
+static struct clw_stack *stacks[2];
 
 static void make(int i)
 {
-    struct cw_config config;
-    struct cw_interface interface = {.link = CW_LINK_RAW, .mtu = 1500};
+    struct clw_config config;
+    struct clw_interface interface = {.link = CLW_LINK_RAW, .mtu = 1500};
     uint16_t iface;
-    must(cw_config_init(&config) == CW_OK);
+    must(clw_config_init(&config) == CLW_OK);
     config.connections = config.half_open = config.time_wait = 8;
     config.send_chunks = config.receive_packets = config.copy_buffers = 32;
     config.udp_sockets = config.listeners = 4;
     memset(config.secret, i + 1, sizeof config.secret);
-    must(cw_stack_new(&config, &stacks[i]) == CW_OK);
-    must(cw_add_interface(stacks[i], &interface, &iface) == CW_OK);
-    must(cw_add_address(stacks[i], 0, iface, cw_ipv4(10, 0, 0, (uint8_t)(i + 1)), 24) == CW_OK);
+    must(clw_stack_new(&config, &stacks[i]) == CLW_OK);
+    must(clw_add_interface(stacks[i], &interface, &iface) == CLW_OK);
+    must(clw_add_address(stacks[i], 0, iface, clw_ipv4(10, 0, 0, (uint8_t)(i + 1)), 24) == CLW_OK);
 }
 
 static void turn(int i, uint64_t now)
 {
-    struct cw_sink sink = {&wires[i], reserve, commit};
+    struct clw_sink sink = {&wires[i], reserve, commit};
     struct wire *in = &wires[1 - i];
-    enum cw_status status;
+    enum clw_status status;
     if (in->len > 0) {
-        struct cw_packet packet = {.data = in->frame, .len = in->len};
-        must(cw_ingest(stacks[i], now, &packet, 1) == CW_OK);
+        struct clw_packet packet = {.data = in->frame, .len = in->len};
+        must(clw_ingest(stacks[i], now, &packet, 1) == CLW_OK);
         in->len = 0;
     }
-    must(cw_expire(stacks[i], now) == CW_OK);
-    status = cw_emit(stacks[i], now, &sink);
-    must(status == CW_OK || status == CW_AGAIN);
+    must(clw_expire(stacks[i], now) == CLW_OK);
+    status = clw_emit(stacks[i], now, &sink);
+    must(status == CLW_OK || status == CLW_AGAIN);
 }
 
 static void run(void)
 {
-    struct cw_endpoint there = {cw_ipv4(10, 0, 0, 2), 7};
+    struct clw_endpoint there = {clw_ipv4(10, 0, 0, 2), 7};
     uint64_t now = 0, listener, ours, theirs = 0;
     uint8_t sent[1000], came[1000];
     size_t n, have = 0;
@@ -161,20 +161,20 @@ static void run(void)
         sent[i] = (uint8_t)(i * 7);
     make(0);
     make(1);
-    must(cw_listen(stacks[1], &there, 4, 0, NULL, &listener) == CW_OK);
-    must(cw_connect(stacks[0], now, NULL, &there, 0, NULL, &ours) == CW_OK);
-    must(cw_send(stacks[0], ours, sent, sizeof sent, &n) == CW_OK && n == sizeof sent);
+    must(clw_listen(stacks[1], &there, 4, 0, NULL, &listener) == CLW_OK);
+    must(clw_connect(stacks[0], now, NULL, &there, 0, NULL, &ours) == CLW_OK);
+    must(clw_send(stacks[0], ours, sent, sizeof sent, &n) == CLW_OK && n == sizeof sent);
     for (i = 0; i < 1000 && have < sizeof sent; i++) {
         now += 1000000;
         turn(0, now);
         turn(1, now);
-        if (theirs == 0 && cw_accept(stacks[1], listener, 0, &theirs) != CW_OK)
+        if (theirs == 0 && clw_accept(stacks[1], listener, 0, &theirs) != CLW_OK)
             continue;
-        if (cw_recv(stacks[1], theirs, came + have, sizeof came - have, &n) == CW_OK)
+        if (clw_recv(stacks[1], theirs, came + have, sizeof came - have, &n) == CLW_OK)
             have += n;
     }
     must(have == sizeof sent && memcmp(sent, came, sizeof sent) == 0);
-    must(cw_stack_free(stacks[0]) == CW_OK && cw_stack_free(stacks[1]) == CW_OK);
+    must(clw_stack_free(stacks[0]) == CLW_OK && clw_stack_free(stacks[1]) == CLW_OK);
     leave(0);
 }
 

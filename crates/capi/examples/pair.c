@@ -13,10 +13,10 @@ enum { FRAME = 2048, DEPTH = 256, LENGTH = 1 << 20, LOST_OF_100 = 10 };
 
 static unsigned long live_frames; /* Frames that somebody holds: a leak would show here. */
 
-static void check_at(enum cw_status status, const char *what, int line)
+static void check_at(enum clw_status status, const char *what, int line)
 {
-    if (status != CW_OK) {
-        fprintf(stderr, "pair.c:%d: %s: %s\n", line, what, cw_status_text(status));
+    if (status != CLW_OK) {
+        fprintf(stderr, "pair.c:%d: %s: %s\n", line, what, clw_status_text(status));
         exit(1);
     }
 }
@@ -51,7 +51,7 @@ static uint8_t *wire_reserve(void *ctx, uint16_t iface, uint32_t len)
     return wire->room->bytes;
 }
 
-static void wire_commit(void *ctx, uint16_t iface, uint32_t len, const struct cw_tx_meta *meta)
+static void wire_commit(void *ctx, uint16_t iface, uint32_t len, const struct clw_tx_meta *meta)
 {
     struct wire *wire = ctx;
     (void)iface;
@@ -74,9 +74,9 @@ static void frame_release(void *owner)
 }
 
 /* Hands everything that waits on the wire to a stack, which takes the frames over. */
-static void wire_deliver(struct wire *wire, struct cw_stack *stack, uint64_t now)
+static void wire_deliver(struct wire *wire, struct clw_stack *stack, uint64_t now)
 {
-    struct cw_packet packets[32];
+    struct clw_packet packets[32];
     while (wire->count > 0) {
         size_t n = 0;
         for (; wire->count > 0 && n < 32; n++, wire->count--) {
@@ -89,7 +89,7 @@ static void wire_deliver(struct wire *wire, struct cw_stack *stack, uint64_t now
             packets[n].release = frame_release;
             packets[n].owner = frame;
         }
-        check(cw_ingest(stack, now, packets, n));
+        check(clw_ingest(stack, now, packets, n));
     }
 }
 
@@ -102,22 +102,22 @@ static uint8_t byte_at(unsigned side, size_t at)
 
 struct side {
     unsigned number;
-    struct cw_stack *stack;
+    struct clw_stack *stack;
     struct wire out;
     uint64_t listener, conn;
     size_t sent, received;
     int shut, ended;
 };
 
-static void side_open(struct side *side, unsigned number, struct cw_addr addr)
+static void side_open(struct side *side, unsigned number, struct clw_addr addr)
 {
-    struct cw_config config;
-    struct cw_interface interface;
+    struct clw_config config;
+    struct clw_interface interface;
     uint16_t iface;
     memset(side, 0, sizeof *side);
     side->number = number;
     side->out.luck = 12345 + number;
-    check(cw_config_init(&config));
+    check(clw_config_init(&config));
     config.connections = 16;
     config.half_open = 16;
     config.time_wait = 16;
@@ -125,12 +125,12 @@ static void side_open(struct side *side, unsigned number, struct cw_addr addr)
     config.receive_packets = 1024;
     config.copy_buffers = 16;
     memset(config.secret, 7 + (int)number, sizeof config.secret); /* A test may; a program takes 32 bytes of /dev/urandom. */
-    check(cw_stack_new(&config, &side->stack));
+    check(clw_stack_new(&config, &side->stack));
     memset(&interface, 0, sizeof interface);
-    interface.link = CW_LINK_RAW;
+    interface.link = CLW_LINK_RAW;
     interface.mtu = 1500;
-    check(cw_add_interface(side->stack, &interface, &iface));
-    check(cw_add_address(side->stack, 0, iface, addr, 24));
+    check(clw_add_interface(side->stack, &interface, &iface));
+    check(clw_add_address(side->stack, 0, iface, addr, 24));
 }
 
 /* Writes as much as is taken, reads what is there and compares it. */
@@ -138,29 +138,29 @@ static void side_move(struct side *side)
 {
     uint8_t bytes[4096];
     size_t n, i, len;
-    enum cw_status status;
+    enum clw_status status;
     while (side->sent < LENGTH) {
         n = LENGTH - side->sent < sizeof bytes ? LENGTH - side->sent : sizeof bytes;
         for (i = 0; i < n; i++)
             bytes[i] = byte_at(side->number, side->sent + i);
-        status = cw_send(side->stack, side->conn, bytes, n, &len);
+        status = clw_send(side->stack, side->conn, bytes, n, &len);
         side->sent += len;
-        if (status == CW_AGAIN || len < n)
+        if (status == CLW_AGAIN || len < n)
             break;
         check(status);
     }
     if (side->sent == LENGTH && !side->shut) {
-        check(cw_shutdown(side->stack, side->conn));
+        check(clw_shutdown(side->stack, side->conn));
         side->shut = 1;
     }
     while (!side->ended) {
         /* One side reads where the packet lies, the other one into memory of its own. */
         const uint8_t *data = bytes;
-        status = side->number == 0 ? cw_peek(side->stack, side->conn, &data, &len)
-                                   : cw_recv(side->stack, side->conn, bytes, sizeof bytes, &len);
-        if (status == CW_AGAIN)
+        status = side->number == 0 ? clw_peek(side->stack, side->conn, &data, &len)
+                                   : clw_recv(side->stack, side->conn, bytes, sizeof bytes, &len);
+        if (status == CLW_AGAIN)
             return;
-        if (status == CW_END) {
+        if (status == CLW_END) {
             side->ended = 1;
             return; /* It may still have something to send. */
         }
@@ -173,18 +173,18 @@ static void side_move(struct side *side)
         }
         side->received += len;
         if (side->number == 0)
-            check(cw_consumed(side->stack, side->conn, len));
+            check(clw_consumed(side->stack, side->conn, len));
     }
 }
 
 static void side_events(struct side *side)
 {
-    struct cw_event event;
-    while (cw_next_event(side->stack, &event) == CW_OK) {
-        if (event.kind == CW_EVENT_INCOMING && side->conn == 0)
-            check(cw_accept(side->stack, event.handle, 0, &side->conn));
-        if (event.kind == CW_EVENT_CONN && (event.what & CW_CONN_FAILED) != 0)
-            check(cw_failure(side->stack, event.handle));
+    struct clw_event event;
+    while (clw_next_event(side->stack, &event) == CLW_OK) {
+        if (event.kind == CLW_EVENT_INCOMING && side->conn == 0)
+            check(clw_accept(side->stack, event.handle, 0, &side->conn));
+        if (event.kind == CLW_EVENT_CONN && (event.what & CLW_CONN_FAILED) != 0)
+            check(clw_failure(side->stack, event.handle));
     }
     if (side->conn != 0)
         side_move(side);
@@ -193,20 +193,20 @@ static void side_events(struct side *side)
 int main(void)
 {
     struct side sides[2];
-    struct cw_endpoint server;
-    struct cw_counters counters;
+    struct clw_endpoint server;
+    struct clw_counters counters;
     uint64_t now = 1000000000, due, turns = 0;
-    struct cw_addr addrs[2];
+    struct clw_addr addrs[2];
     int i;
 
-    addrs[0] = cw_ipv4(10, 0, 0, 1);
-    check(cw_addr_parse("10.0.0.2", &addrs[1]));
+    addrs[0] = clw_ipv4(10, 0, 0, 1);
+    check(clw_addr_parse("10.0.0.2", &addrs[1]));
     for (i = 0; i < 2; i++)
         side_open(&sides[i], (unsigned)i, addrs[i]);
     server.addr = addrs[1];
     server.port = 7;
-    check(cw_listen(sides[1].stack, &server, 8, 0, NULL, &sides[1].listener));
-    check(cw_connect(sides[0].stack, now, NULL, &server, 0, NULL, &sides[0].conn));
+    check(clw_listen(sides[1].stack, &server, 8, 0, NULL, &sides[1].listener));
+    check(clw_connect(sides[0].stack, now, NULL, &server, 0, NULL, &sides[0].conn));
 
     while (!(sides[0].ended && sides[1].ended && sides[0].sent == LENGTH && sides[1].sent == LENGTH)) {
         uint64_t next = UINT64_MAX;
@@ -217,19 +217,19 @@ int main(void)
         }
         for (i = 0; i < 2; i++) {
             struct side *side = &sides[i];
-            struct cw_sink sink = {&side->out, wire_reserve, wire_commit};
-            enum cw_status status;
+            struct clw_sink sink = {&side->out, wire_reserve, wire_commit};
+            enum clw_status status;
             wire_deliver(&sides[1 - i].out, side->stack, now);
-            check(cw_expire(side->stack, now));
+            check(clw_expire(side->stack, now));
             side_events(side);
-            status = cw_emit(side->stack, now, &sink);
-            busy |= status == CW_AGAIN || side->out.count > 0;
-            if (status != CW_AGAIN)
+            status = clw_emit(side->stack, now, &sink);
+            busy |= status == CLW_AGAIN || side->out.count > 0;
+            if (status != CLW_AGAIN)
                 check(status);
         }
         busy |= sides[0].out.count > 0;
         for (i = 0; i < 2; i++) {
-            check(cw_next_deadline(sides[i].stack, &due));
+            check(clw_next_deadline(sides[i].stack, &due));
             next = due < next ? due : next;
         }
         /* The clock is the program's: a packet takes 100 microseconds, and silence none at all. */
@@ -237,7 +237,7 @@ int main(void)
     }
 
     for (i = 0; i < 2; i++) {
-        check(cw_counters_get(sides[i].stack, &counters));
+        check(clw_counters_get(sides[i].stack, &counters));
         printf("side %d: sent %zu received %zu, packets sent %lu lost %lu, sent again %llu\n", i, sides[i].sent,
                sides[i].received, sides[i].out.sent, sides[i].out.lost, (unsigned long long)counters.retransmitted);
         if (sides[i].received != LENGTH || sides[i].out.lost == 0 || counters.retransmitted == 0)
@@ -245,7 +245,7 @@ int main(void)
     }
     for (i = 0; i < 2; i++) {
         struct wire *wire = &sides[i].out;
-        check(cw_stack_free(sides[i].stack));
+        check(clw_stack_free(sides[i].stack));
         for (; wire->count > 0; wire->count--, wire->first = (wire->first + 1) % DEPTH)
             frame_release(wire->queue[wire->first]);
         if (wire->room != NULL)

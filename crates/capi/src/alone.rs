@@ -8,11 +8,11 @@ use core::panic::PanicInfo;
 // SAFETY: the program defines them with these signatures, as the header says.
 unsafe extern "C" {
     /// Only without the easy layer, where the program defines it: memory of `size` bytes at a multiple of `align`; NULL when there is none.
-    fn cw_need_memory(size: usize, align: usize) -> *mut c_void;
-    /// Only without the easy layer, where the program defines it: takes back what `cw_need_memory` gave.
-    fn cw_give_memory(memory: *mut c_void, size: usize, align: usize);
+    fn clw_need_memory(size: usize, align: usize) -> *mut c_void;
+    /// Only without the easy layer, where the program defines it: takes back what `clw_need_memory` gave.
+    fn clw_give_memory(memory: *mut c_void, size: usize, align: usize);
     /// Only without the easy layer, where the program defines it: the stack has found a mistake in itself, or no memory; `text` has `len` bytes. Does not return.
-    fn cw_panic(text: *const u8, len: usize) -> !;
+    fn clw_panic(text: *const u8, len: usize) -> !;
 }
 
 struct Caller;
@@ -21,12 +21,12 @@ struct Caller;
 unsafe impl GlobalAlloc for Caller {
     // SAFETY: as the trait says.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        cw_need_memory(layout.size(), layout.align()).cast()
+        clw_need_memory(layout.size(), layout.align()).cast()
     }
 
     // SAFETY: as the trait says.
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        cw_give_memory(memory.cast(), layout.size(), layout.align());
+        clw_give_memory(memory.cast(), layout.size(), layout.align());
     }
 }
 
@@ -53,5 +53,5 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     // A line that is too long is cut.
     let _ = write!(line, "{info}");
     // SAFETY: the program's function takes these bytes and does not return.
-    unsafe { cw_panic(line.bytes.as_ptr(), line.len) }
+    unsafe { clw_panic(line.bytes.as_ptr(), line.len) }
 }

@@ -8,22 +8,22 @@ use clearway_pkt::{Buf, Checksum, Iface, PoolBuf, RxMeta, Segmentation, Sink, Tx
 use clearway_proto::Env;
 use clearway_proto::store::{ChainRx, RingTx};
 
-use crate::status::cw_status;
+use crate::status::clw_status;
 
 /// The device knows nothing of the transport checksum: the stack looks itself.
-pub const CW_CHECKSUM_UNKNOWN: u8 = 0;
+pub const CLW_CHECKSUM_UNKNOWN: u8 = 0;
 /// The device vouches for the transport checksum.
-pub const CW_CHECKSUM_GOOD: u8 = 1;
+pub const CLW_CHECKSUM_GOOD: u8 = 1;
 /// The device found the transport checksum wrong.
-pub const CW_CHECKSUM_BAD: u8 = 2;
+pub const CLW_CHECKSUM_BAD: u8 = 2;
 
 /// A received packet in memory of the caller's.
 ///
 /// With `release` the stack takes the memory over, reads it where it lies, may write to it, and calls `release(owner)` exactly once when it
-/// needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `cw_ingest` returns.
+/// needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `clw_ingest` returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cw_packet {
+pub struct clw_packet {
     /// The first byte: of the Ethernet header, or of the IP header on links without one.
     pub data: *mut u8,
     /// How many bytes the packet has.
@@ -38,7 +38,7 @@ pub struct cw_packet {
     pub iface: u16,
     /// The size of the segments when the device joined several into this packet; 0 otherwise.
     pub segment_size: u16,
-    /// One of `CW_CHECKSUM_…`.
+    /// One of `CLW_CHECKSUM_…`.
     pub checksum: u8,
     /// The device's hash over the flow; 0 when there is none.
     pub rss_hash: u32,
@@ -47,7 +47,7 @@ pub struct cw_packet {
 /// What goes with a packet to be sent, for devices that do some of the work. All zero for those that do not.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct cw_tx_meta {
+pub struct clw_tx_meta {
     /// When not 0: the device makes the transport checksum, summing from this offset of the frame. The field holds the pseudo-header's sum.
     pub checksum_start: u16,
     /// Where the sum goes, counted from `checksum_start`.
@@ -65,13 +65,13 @@ pub struct cw_tx_meta {
 /// Where the stack puts packets that it sends. It asks for room before it changes any state; room that is not committed is as if it had never been asked for.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cw_sink {
+pub struct clw_sink {
     /// Handed to both functions.
     pub ctx: *mut c_void,
     /// Room for a frame of at least `len` bytes on `iface`, whatever the bytes hold; NULL while no more is taken. It stays good until the next call of either function.
     pub reserve: Option<unsafe extern "C" fn(ctx: *mut c_void, iface: u16, len: u32) -> *mut u8>,
     /// Sends the first `len` bytes of the room that was given last.
-    pub commit: Option<unsafe extern "C" fn(ctx: *mut c_void, iface: u16, len: u32, meta: *const cw_tx_meta)>,
+    pub commit: Option<unsafe extern "C" fn(ctx: *mut c_void, iface: u16, len: u32, meta: *const clw_tx_meta)>,
 }
 
 /// A packet's bytes: the caller's, or in a buffer of the stack's own.
@@ -95,7 +95,7 @@ impl Lent {
     ///
     /// # Safety
     /// `packet.data` leads to `packet.len` bytes that are the stack's alone until `release` is called; it is not null unless the length is 0.
-    pub(crate) unsafe fn take(packet: &cw_packet, release: unsafe extern "C" fn(*mut c_void)) -> Lent {
+    pub(crate) unsafe fn take(packet: &clw_packet, release: unsafe extern "C" fn(*mut c_void)) -> Lent {
         let first = NonNull::new(packet.data).unwrap_or(NonNull::dangling());
         let footprint = packet.footprint.max(packet.len);
         Lent { first, start: 0, end: packet.len, footprint, release, owner: packet.owner }
@@ -178,21 +178,21 @@ impl Env for Bare {
     type Tx = RingTx;
 }
 
-impl cw_packet {
+impl clw_packet {
     /// Whether a packet may be taken over.
-    pub(crate) fn check(&self) -> Result<(), cw_status> {
+    pub(crate) fn check(&self) -> Result<(), clw_status> {
         if self.data.is_null() && self.len > 0 {
-            return Err(cw_status::CW_NULL);
+            return Err(clw_status::CLW_NULL);
         }
         self.rx_meta().map(|_| ())
     }
 
-    pub(crate) fn rx_meta(&self) -> Result<RxMeta, cw_status> {
+    pub(crate) fn rx_meta(&self) -> Result<RxMeta, clw_status> {
         let checksum = match self.checksum {
-            CW_CHECKSUM_UNKNOWN => Checksum::Unknown,
-            CW_CHECKSUM_GOOD => Checksum::Good,
-            CW_CHECKSUM_BAD => Checksum::Bad,
-            _ => return Err(cw_status::CW_INVALID),
+            CLW_CHECKSUM_UNKNOWN => Checksum::Unknown,
+            CLW_CHECKSUM_GOOD => Checksum::Good,
+            CLW_CHECKSUM_BAD => Checksum::Bad,
+            _ => return Err(clw_status::CLW_INVALID),
         };
         let (segment_size, rss_hash) = (self.segment_size, self.rss_hash);
         Ok(RxMeta { iface: Iface(self.iface), checksum, segment_size, rss_hash })
@@ -203,14 +203,14 @@ impl cw_packet {
 pub(crate) struct CallerSink {
     ctx: *mut c_void,
     reserve: unsafe extern "C" fn(*mut c_void, u16, u32) -> *mut u8,
-    commit: unsafe extern "C" fn(*mut c_void, u16, u32, *const cw_tx_meta),
+    commit: unsafe extern "C" fn(*mut c_void, u16, u32, *const clw_tx_meta),
 }
 
 impl CallerSink {
     /// # Safety
-    /// The functions do what [`cw_sink`] says.
-    pub(crate) unsafe fn new(sink: cw_sink) -> Result<CallerSink, cw_status> {
-        let (Some(reserve), Some(commit)) = (sink.reserve, sink.commit) else { return Err(cw_status::CW_NULL) };
+    /// The functions do what [`clw_sink`] says.
+    pub(crate) unsafe fn new(sink: clw_sink) -> Result<CallerSink, clw_status> {
+        let (Some(reserve), Some(commit)) = (sink.reserve, sink.commit) else { return Err(clw_status::CLW_NULL) };
         Ok(CallerSink { ctx: sink.ctx, reserve, commit })
     }
 }
@@ -233,7 +233,7 @@ impl Sink for CallerSink {
             Segmentation::Tcp(size) => (size, 0),
             Segmentation::Udp(size) => (0, size),
         };
-        let meta = cw_tx_meta {
+        let meta = clw_tx_meta {
             checksum_start: meta.checksum_start,
             checksum_offset: meta.checksum_offset,
             tcp_segment_size,

@@ -4,13 +4,13 @@ use clearway_base::Duration;
 use clearway_proto::{Config, Congestion, ConnOptions, Keepalive};
 
 use crate::memory::{is_there, put, read};
-use crate::status::{answer, cw_status};
+use crate::status::{answer, clw_status};
 
 /// How many of each thing, and the settings of TCP. All memory is taken when the stack is made; pages that were never used cost nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cw_config {
-    /// `sizeof(cw_config)` of the header that the program was compiled with.
+pub struct clw_config {
+    /// `sizeof(clw_config)` of the header that the program was compiled with.
     pub size: u32,
     /// Connections that the program opened or accepted.
     pub connections: u32,
@@ -71,19 +71,19 @@ pub struct cw_config {
 }
 
 /// NewReno.
-pub const CW_CONGESTION_RENO: u8 = 0;
+pub const CLW_CONGESTION_RENO: u8 = 0;
 /// CUBIC, the default.
-pub const CW_CONGESTION_CUBIC: u8 = 1;
+pub const CLW_CONGESTION_CUBIC: u8 = 1;
 
 /// Options of one connection.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cw_options {
+pub struct clw_options {
     /// 1: small segments do not wait for acknowledgements.
     pub nodelay: u8,
     /// 1: only full segments leave until this is taken back.
     pub cork: u8,
-    /// One of `CW_CONGESTION_…`.
+    /// One of `CLW_CONGESTION_…`.
     pub congestion: u8,
     /// IPv4 TOS or IPv6 traffic class.
     pub tos: u8,
@@ -107,8 +107,8 @@ pub struct cw_options {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_config_init(config: *mut cw_config) -> cw_status {
-    answer(is_there(config).map(|()| put(config, cw_config::default())))
+pub unsafe extern "C" fn clw_config_init(config: *mut clw_config) -> clw_status {
+    answer(is_there(config).map(|()| put(config, clw_config::default())))
 }
 
 /// Fills options with the defaults.
@@ -117,15 +117,15 @@ pub unsafe extern "C" fn cw_config_init(config: *mut cw_config) -> cw_status {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_options_init(options: *mut cw_options) -> cw_status {
-    answer(is_there(options).map(|()| put(options, cw_options::from(ConnOptions::default()))))
+pub unsafe extern "C" fn clw_options_init(options: *mut clw_options) -> clw_status {
+    answer(is_there(options).map(|()| put(options, clw_options::from(ConnOptions::default()))))
 }
 
-impl Default for cw_config {
-    fn default() -> cw_config {
+impl Default for clw_config {
+    fn default() -> clw_config {
         let Config { limits, tcp, .. } = Config::new([0; 32]);
-        cw_config {
-            size: size_of::<cw_config>() as u32,
+        clw_config {
+            size: size_of::<clw_config>() as u32,
             connections: limits.connections,
             half_open: limits.half_open,
             time_wait: limits.time_wait,
@@ -162,23 +162,23 @@ impl Default for cw_config {
 const MOST: u32 = 1 << 24;
 const MOST_BYTES: u64 = 1 << 40;
 
-impl cw_config {
+impl clw_config {
     /// What the caller wants, if it can be.
     ///
     /// # Safety
     /// As for [`read`].
-    pub(crate) unsafe fn from_caller(config: *const cw_config) -> Result<cw_config, cw_status> {
+    pub(crate) unsafe fn from_caller(config: *const clw_config) -> Result<clw_config, clw_status> {
         is_there(config)?;
         // The struct of another version may be shorter: its first word is looked at alone.
         let size = read(config.cast::<u32>())?;
-        if size as usize != size_of::<cw_config>() {
-            return Err(cw_status::CW_INVALID);
+        if size as usize != size_of::<clw_config>() {
+            return Err(clw_status::CLW_INVALID);
         }
         let config = read(config)?;
         config.check().map(|()| config)
     }
 
-    fn check(&self) -> Result<(), cw_status> {
+    fn check(&self) -> Result<(), clw_status> {
         let counts = [
             (self.connections, 1, MOST),
             (self.half_open, 1, MOST),
@@ -209,7 +209,7 @@ impl cw_config {
             && bytes(self.udp_sockets, self.udp_queue_bytes) <= MOST_BYTES
             && self.first_port > 0
             && self.first_port <= self.last_port;
-        if fits { Ok(()) } else { Err(cw_status::CW_RANGE) }
+        if fits { Ok(()) } else { Err(clw_status::CLW_RANGE) }
     }
 
     /// The same as the core has it.
@@ -242,16 +242,16 @@ impl cw_config {
     }
 }
 
-impl From<ConnOptions> for cw_options {
-    fn from(options: ConnOptions) -> cw_options {
+impl From<ConnOptions> for clw_options {
+    fn from(options: ConnOptions) -> clw_options {
         let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         let keepalive = options.keepalive.unwrap_or_default();
-        cw_options {
+        clw_options {
             nodelay: options.nodelay.into(),
             cork: options.cork.into(),
             congestion: match options.congestion {
-                Congestion::Reno => CW_CONGESTION_RENO,
-                _ => CW_CONGESTION_CUBIC,
+                Congestion::Reno => CLW_CONGESTION_RENO,
+                _ => CLW_CONGESTION_CUBIC,
             },
             tos: options.tos,
             ttl: options.ttl,
@@ -264,25 +264,25 @@ impl From<ConnOptions> for cw_options {
     }
 }
 
-impl cw_options {
+impl clw_options {
     /// The options that a pointer leads to; null stands for the defaults.
     ///
     /// # Safety
     /// As for [`read`].
-    pub(crate) unsafe fn from_caller(options: *const cw_options) -> Result<ConnOptions, cw_status> {
+    pub(crate) unsafe fn from_caller(options: *const clw_options) -> Result<ConnOptions, clw_status> {
         if options.is_null() { Ok(ConnOptions::default()) } else { read(options)?.to_core() }
     }
 
-    fn to_core(self) -> Result<ConnOptions, cw_status> {
+    fn to_core(self) -> Result<ConnOptions, clw_status> {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let congestion = match self.congestion {
-            CW_CONGESTION_RENO => Congestion::Reno,
-            CW_CONGESTION_CUBIC => Congestion::Cubic,
-            _ => return Err(cw_status::CW_INVALID),
+            CLW_CONGESTION_RENO => Congestion::Reno,
+            CLW_CONGESTION_CUBIC => Congestion::Cubic,
+            _ => return Err(clw_status::CLW_INVALID),
         };
         let probes = self.keepalive_idle_ms > 0;
         if self.ttl == 0 || (probes && (self.keepalive_interval_ms == 0 || self.keepalive_count == 0)) {
-            return Err(cw_status::CW_RANGE);
+            return Err(clw_status::CLW_RANGE);
         }
         let keepalive = probes.then(|| Keepalive {
             idle: ms(self.keepalive_idle_ms),

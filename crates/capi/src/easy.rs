@@ -18,14 +18,14 @@ use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
-use crate::config::cw_config;
-use crate::count::{counted, cw_counters};
+use crate::config::clw_config;
+use crate::count::{clw_counters, counted};
 use crate::memory::{is_there, put, text};
-use crate::status::{answer, cw_status};
+use crate::status::{answer, clw_status};
 use calls::{Calls, Shared};
 
 /// An engine with ports, a stack, and the program's callbacks.
-pub struct cw_host {
+pub struct clw_host {
     shared: Rc<Shared>,
     engine: UnsafeCell<Engine<Stores, Port, Calls>>,
     /// A call uses the engine.
@@ -52,12 +52,12 @@ const SPIN: Duration = Duration::from_micros(100);
 /// Runs a call on the stack of a host, out of a callback or from outside.
 ///
 /// # Safety
-/// `host` is null or came from `cw_host_new`, was not freed, and no other thread uses it now.
+/// `host` is null or came from `clw_host_new`, was not freed, and no other thread uses it now.
 pub(crate) unsafe fn on_stack(
-    host: *const cw_host,
-    call: impl FnOnce(&Shared, Instant, &mut Stack<Stores>) -> Result<(), cw_status>,
-) -> cw_status {
-    let Some(this) = host.as_ref() else { return cw_status::CW_NULL };
+    host: *const clw_host,
+    call: impl FnOnce(&Shared, Instant, &mut Stack<Stores>) -> Result<(), clw_status>,
+) -> clw_status {
+    let Some(this) = host.as_ref() else { return clw_status::CLW_NULL };
     if let Some(stack) = this.shared.stack.get() {
         // Out of a callback: the engine lent the stack to its application, which waits for the callback.
         return answer(call(&this.shared, this.shared.now.get(), &mut *stack.as_ptr()));
@@ -73,12 +73,12 @@ pub(crate) unsafe fn on_stack(
 /// # Safety
 /// As for [`on_stack`].
 unsafe fn on_engine(
-    host: *const cw_host,
-    call: impl FnOnce(&mut Engine<Stores, Port, Calls>) -> Result<(), cw_status>,
-) -> cw_status {
-    let Some(this) = host.as_ref() else { return cw_status::CW_NULL };
+    host: *const clw_host,
+    call: impl FnOnce(&mut Engine<Stores, Port, Calls>) -> Result<(), clw_status>,
+) -> clw_status {
+    let Some(this) = host.as_ref() else { return clw_status::CLW_NULL };
     if this.busy.replace(true) {
-        return cw_status::CW_BUSY;
+        return clw_status::CLW_BUSY;
     }
     // Whoever is `busy` is the only one to use the engine.
     let result = call(&mut *this.engine.get());
@@ -86,31 +86,31 @@ unsafe fn on_engine(
     answer(result)
 }
 
-impl cw_host {
-    fn device(&self, why: impl ToString) -> cw_status {
+impl clw_host {
+    fn device(&self, why: impl ToString) -> clw_status {
         // A sentence with a zero byte in it has none to show.
         *self.error.borrow_mut() = CString::new(why.to_string()).unwrap_or_default();
-        cw_status::CW_DEVICE
+        clw_status::CLW_DEVICE
     }
 }
 
 /// Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the system's random source. `copy_buffers` and
-/// `copy_buffer_len` mean nothing here. `cw_host_free` ends it.
+/// `copy_buffer_len` mean nothing here. `clw_host_free` ends it.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_new(config: *const cw_config, host: *mut *mut cw_host) -> cw_status {
+pub unsafe extern "C" fn clw_host_new(config: *const clw_config, host: *mut *mut clw_host) -> clw_status {
     answer((|| {
         is_there(host)?;
-        let mut config = if config.is_null() { cw_config::default() } else { cw_config::from_caller(config)? };
+        let mut config = if config.is_null() { clw_config::default() } else { clw_config::from_caller(config)? };
         if config.secret == [0; 32] {
             let random = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut config.secret));
-            random.map_err(|_| cw_status::CW_SECRET)?;
+            random.map_err(|_| clw_status::CLW_SECRET)?;
         }
-        let (team, seats) = Team::new(1).map_err(|_| cw_status::CW_NO_MEMORY)?;
-        let seat = seats.into_iter().next().ok_or(cw_status::CW_BROKEN)?;
+        let (team, seats) = Team::new(1).map_err(|_| clw_status::CLW_NO_MEMORY)?;
+        let seat = seats.into_iter().next().ok_or(clw_status::CLW_BROKEN)?;
         let made = Box::into_raw(Box::new(make(&config, team, seat)?));
         let shared = &(*made).shared;
         shared.host.set(made);
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn cw_host_new(config: *const cw_config, host: *mut *mut c
     })())
 }
 
-fn make(config: &cw_config, team: Team<()>, seat: Seat<()>) -> Result<cw_host, cw_status> {
+fn make(config: &clw_config, team: Team<()>, seat: Seat<()>) -> Result<clw_host, clw_status> {
     let rx = ChainRx::new(config.receive_packets, config.receive_limit);
     let tx = RingTx::new(config.send_chunks, config.send_chunk_len, config.send_limit);
     let stack = Stack::new(config.to_core(), rx, tx);
@@ -127,8 +127,8 @@ fn make(config: &cw_config, team: Team<()>, seat: Seat<()>) -> Result<cw_host, c
     let shared = Rc::new(Shared::new(config));
     let mode = if cores::available() < 2 { Mode::Interrupt } else { Mode::Adaptive(SPIN) };
     let app = Calls::new(Rc::clone(&shared));
-    let engine = Engine::new(stack, Vec::new(), pool, app, mode, seat).map_err(|_| cw_status::CW_BROKEN)?;
-    Ok(cw_host {
+    let engine = Engine::new(stack, Vec::new(), pool, app, mode, seat).map_err(|_| clw_status::CLW_BROKEN)?;
+    Ok(clw_host {
         shared,
         engine: UnsafeCell::new(engine),
         busy: Cell::new(false),
@@ -138,31 +138,31 @@ fn make(config: &cw_config, team: Team<()>, seat: Seat<()>) -> Result<cw_host, c
     })
 }
 
-/// Ends a host: the `closed` callbacks of all connections are called with `CW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
+/// Ends a host: the `closed` callbacks of all connections are called with `CLW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; the host is not used any more, by no thread.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_free(host: *mut cw_host) -> cw_status {
-    let Some(this) = host.as_ref() else { return cw_status::CW_OK };
+pub unsafe extern "C" fn clw_host_free(host: *mut clw_host) -> clw_status {
+    let Some(this) = host.as_ref() else { return clw_status::CLW_OK };
     if this.busy.get() || this.shared.stack.get().is_some() {
-        return cw_status::CW_BUSY;
+        return clw_status::CLW_BUSY;
     }
     if this.life.get() != Life::Finished {
         finish(host);
     }
     drop(Box::from_raw(host));
-    cw_status::CW_OK
+    clw_status::CLW_OK
 }
 
-/// What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CW_DEVICE`.
+/// What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CLW_DEVICE`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_error(host: *const cw_host) -> *const c_char {
+pub unsafe extern "C" fn clw_host_error(host: *const clw_host) -> *const c_char {
     host.as_ref().map_or(c"there is no host".as_ptr(), |this| this.error.borrow().as_ptr())
 }
 
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn cw_host_error(host: *const cw_host) -> *const c_char {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_add_port(host: *mut cw_host, port: *const c_char, iface: *mut u16) -> cw_status {
+pub unsafe extern "C" fn clw_host_add_port(host: *mut clw_host, port: *const c_char, iface: *mut u16) -> clw_status {
     on_engine(host, |engine| {
         is_there(iface)?;
         let this = &*host;
@@ -194,9 +194,9 @@ pub unsafe extern "C" fn cw_host_add_port(host: *mut cw_host, port: *const c_cha
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_add_address(host: *mut cw_host, iface: u16, cidr: *const c_char) -> cw_status {
+pub unsafe extern "C" fn clw_host_add_address(host: *mut clw_host, iface: u16, cidr: *const c_char) -> clw_status {
     on_stack(host, |_, now, stack| {
-        let cidr: Cidr = text(cidr, LONGEST_TEXT)?.parse().map_err(|_| cw_status::CW_INVALID)?;
+        let cidr: Cidr = text(cidr, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
         Ok(stack.add_address(now, Iface(iface), cidr)?)
     })
 }
@@ -207,29 +207,29 @@ pub unsafe extern "C" fn cw_host_add_address(host: *mut cw_host, iface: u16, cid
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_add_route(
-    host: *mut cw_host,
+pub unsafe extern "C" fn clw_host_add_route(
+    host: *mut clw_host,
     cidr: *const c_char,
     gateway: *const c_char,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |_, _, stack| {
-        let cidr: Cidr = text(cidr, LONGEST_TEXT)?.parse().map_err(|_| cw_status::CW_INVALID)?;
-        let gateway: Addr = text(gateway, LONGEST_TEXT)?.parse().map_err(|_| cw_status::CW_INVALID)?;
+        let cidr: Cidr = text(cidr, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
+        let gateway: Addr = text(gateway, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
         Ok(stack.add_route(Table(0), cidr, NextHop::Gateway(gateway))?)
     })
 }
 
-/// One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CW_STOPPED` after
-/// `cw_host_stop`: every connection has heard `closed`, and only `cw_host_free` is left to do.
+/// One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CLW_STOPPED` after
+/// `clw_host_stop`: every connection has heard `closed`, and only `clw_host_free` is left to do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_step(host: *mut cw_host, wait_ms: u32) -> cw_status {
-    let Some(this) = host.as_ref() else { return cw_status::CW_NULL };
+pub unsafe extern "C" fn clw_host_step(host: *mut clw_host, wait_ms: u32) -> clw_status {
+    let Some(this) = host.as_ref() else { return clw_status::CLW_NULL };
     if this.life.get() == Life::Finished {
-        return cw_status::CW_STOPPED;
+        return clw_status::CLW_STOPPED;
     }
     let mut stopped = false;
     let status = on_engine(host, |engine| {
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn cw_host_step(host: *mut cw_host, wait_ms: u32) -> cw_st
     });
     if stopped {
         let goodbye = finish(host);
-        return if goodbye == cw_status::CW_OK { cw_status::CW_STOPPED } else { goodbye };
+        return if goodbye == clw_status::CLW_OK { clw_status::CLW_STOPPED } else { goodbye };
     }
     status
 }
@@ -251,43 +251,43 @@ pub unsafe extern "C" fn cw_host_step(host: *mut cw_host, wait_ms: u32) -> cw_st
 ///
 /// # Safety
 /// As for [`on_stack`], and the host is there.
-unsafe fn finish(host: *const cw_host) -> cw_status {
+unsafe fn finish(host: *const clw_host) -> clw_status {
     let this = &*host;
     this.life.set(Life::Finished);
     on_engine(host, |engine| engine.finish(true).map_err(|why| this.device(why)))
 }
 
-/// Runs until `cw_host_stop` is called, and then answers `CW_OK`. Every connection has heard `closed` then, and only `cw_host_free` is left to do.
+/// Runs until `clw_host_stop` is called, and then answers `CLW_OK`. Every connection has heard `closed` then, and only `clw_host_free` is left to do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_run(host: *mut cw_host) -> cw_status {
+pub unsafe extern "C" fn clw_host_run(host: *mut clw_host) -> clw_status {
     loop {
         // It is woken when something happens; how long it sleeps does not matter.
-        match cw_host_step(host, 3_600_000) {
-            cw_status::CW_OK => {}
-            cw_status::CW_STOPPED => return cw_status::CW_OK,
+        match clw_host_step(host, 3_600_000) {
+            clw_status::CLW_OK => {}
+            clw_status::CLW_STOPPED => return clw_status::CLW_OK,
             other => return other,
         }
     }
 }
 
-/// Makes `cw_host_run` and `cw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
+/// Makes `clw_host_run` and `clw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; the host is not being freed.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_stop(host: *const cw_host) -> cw_status {
+pub unsafe extern "C" fn clw_host_stop(host: *const clw_host) -> clw_status {
     if host.is_null() {
-        return cw_status::CW_NULL;
+        return clw_status::CLW_NULL;
     }
     // Only this field may be looked at by several threads at a time.
     let team = &(*host).team;
     team.stop();
-    cw_status::CW_OK
+    clw_status::CLW_OK
 }
 
 /// Everything that was counted.
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn cw_host_stop(host: *const cw_host) -> cw_status {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_counters_get(host: *mut cw_host, counters: *mut cw_counters) -> cw_status {
+pub unsafe extern "C" fn clw_host_counters_get(host: *mut clw_host, counters: *mut clw_counters) -> clw_status {
     on_stack(host, |_, _, stack| {
         is_there(counters)?;
         put(counters, counted(stack.counters(), 0));

@@ -2,53 +2,53 @@
 
 use clearway_proto::{ConnectSpec, ListenSpec, Table};
 
-use crate::config::cw_options;
+use crate::config::clw_options;
 use crate::memory::{is_there, put, read, read_or};
-use crate::stack::{cw_stack, enter};
-use crate::status::cw_status;
-use crate::types::cw_endpoint;
+use crate::stack::{clw_stack, enter};
+use crate::status::clw_status;
+use crate::types::clw_endpoint;
 use crate::verbs;
 
 /// The states of RFC 9293.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum cw_state {
+pub enum clw_state {
     /// No connection.
-    CW_STATE_CLOSED = 0,
+    CLW_STATE_CLOSED = 0,
     /// Waiting for anybody.
-    CW_STATE_LISTEN = 1,
+    CLW_STATE_LISTEN = 1,
     /// Our SYN is out.
-    CW_STATE_SYN_SENT = 2,
+    CLW_STATE_SYN_SENT = 2,
     /// Both SYNs are out; ours is not acknowledged.
-    CW_STATE_SYN_RECEIVED = 3,
+    CLW_STATE_SYN_RECEIVED = 3,
     /// Data flows both ways.
-    CW_STATE_ESTABLISHED = 4,
+    CLW_STATE_ESTABLISHED = 4,
     /// Our FIN is out and not acknowledged.
-    CW_STATE_FIN_WAIT_1 = 5,
+    CLW_STATE_FIN_WAIT_1 = 5,
     /// Our FIN is acknowledged.
-    CW_STATE_FIN_WAIT_2 = 6,
+    CLW_STATE_FIN_WAIT_2 = 6,
     /// The peer has finished.
-    CW_STATE_CLOSE_WAIT = 7,
+    CLW_STATE_CLOSE_WAIT = 7,
     /// Both FINs are out, ours first.
-    CW_STATE_CLOSING = 8,
+    CLW_STATE_CLOSING = 8,
     /// Both FINs are out, the peer's first.
-    CW_STATE_LAST_ACK = 9,
+    CLW_STATE_LAST_ACK = 9,
     /// Old segments must die first.
-    CW_STATE_TIME_WAIT = 10,
+    CLW_STATE_TIME_WAIT = 10,
 }
 
 /// Inner values of a connection.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct cw_conn_info {
+pub struct clw_conn_info {
     /// Its state.
-    pub state: cw_state,
-    /// Why it failed; `CW_OK` when it did not.
-    pub failure: cw_status,
+    pub state: clw_state,
+    /// Why it failed; `CLW_OK` when it did not.
+    pub failure: clw_status,
     /// Our side.
-    pub local: cw_endpoint,
+    pub local: clw_endpoint,
     /// The peer's side.
-    pub remote: cw_endpoint,
+    pub remote: clw_endpoint,
     /// 1 when the peer has finished.
     pub peer_closed: u8,
     /// Bytes that wait to be read.
@@ -88,17 +88,17 @@ pub struct cw_conn_info {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_listen(
-    stack: *mut cw_stack,
-    local: *const cw_endpoint,
+pub unsafe extern "C" fn clw_listen(
+    stack: *mut clw_stack,
+    local: *const clw_endpoint,
     backlog: u32,
     token: u64,
-    options: *const cw_options,
+    options: *const clw_options,
     listener: *mut u64,
-) -> cw_status {
+) -> clw_status {
     enter(stack, |inner| {
         is_there(listener)?;
-        let options = cw_options::from_caller(options)?;
+        let options = clw_options::from_caller(options)?;
         let local = read(local)?.into();
         let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog, token, options };
         put(listener, inner.stack.listen(spec)?.to_bits());
@@ -112,10 +112,14 @@ pub unsafe extern "C" fn cw_listen(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_listener_local(stack: *mut cw_stack, listener: u64, local: *mut cw_endpoint) -> cw_status {
+pub unsafe extern "C" fn clw_listener_local(
+    stack: *mut clw_stack,
+    listener: u64,
+    local: *mut clw_endpoint,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(local)?;
-        let found = inner.stack.listener_local(verbs::handle(listener)?).ok_or(cw_status::CW_STALE)?;
+        let found = inner.stack.listener_local(verbs::handle(listener)?).ok_or(clw_status::CLW_STALE)?;
         put(local, found.into());
         Ok(())
     })
@@ -127,52 +131,52 @@ pub unsafe extern "C" fn cw_listener_local(stack: *mut cw_stack, listener: u64, 
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_unlisten(stack: *mut cw_stack, listener: u64) -> cw_status {
+pub unsafe extern "C" fn clw_unlisten(stack: *mut clw_stack, listener: u64) -> clw_status {
     enter(stack, |inner| {
         let listener = verbs::handle(listener)?;
-        inner.stack.listener_local(listener).ok_or(cw_status::CW_STALE)?;
+        inner.stack.listener_local(listener).ok_or(clw_status::CLW_STALE)?;
         inner.stack.unlisten(listener);
         Ok(())
     })
 }
 
-/// Takes the oldest finished handshake; `CW_AGAIN` when there is none. `token` comes with its events.
+/// Takes the oldest finished handshake; `CLW_AGAIN` when there is none. `token` comes with its events.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_accept(stack: *mut cw_stack, listener: u64, token: u64, conn: *mut u64) -> cw_status {
+pub unsafe extern "C" fn clw_accept(stack: *mut clw_stack, listener: u64, token: u64, conn: *mut u64) -> clw_status {
     enter(stack, |inner| {
         is_there(conn)?;
         let listener = verbs::handle(listener)?;
-        inner.stack.listener_local(listener).ok_or(cw_status::CW_STALE)?;
-        let accepted = inner.stack.accept(listener).ok_or(cw_status::CW_AGAIN)?;
+        inner.stack.listener_local(listener).ok_or(clw_status::CLW_STALE)?;
+        let accepted = inner.stack.accept(listener).ok_or(clw_status::CLW_AGAIN)?;
         inner.stack.set_token(accepted, token);
         put(conn, accepted.to_bits());
         Ok(())
     })
 }
 
-/// Begins a connection; `CW_CONN_CONNECTED` or `CW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
+/// Begins a connection; `CLW_CONN_CONNECTED` or `CLW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
 /// stack. Bytes may be sent into it before.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_connect(
-    stack: *mut cw_stack,
+pub unsafe extern "C" fn clw_connect(
+    stack: *mut clw_stack,
     now_ns: u64,
-    local: *const cw_endpoint,
-    remote: *const cw_endpoint,
+    local: *const clw_endpoint,
+    remote: *const clw_endpoint,
     token: u64,
-    options: *const cw_options,
+    options: *const clw_options,
     conn: *mut u64,
-) -> cw_status {
+) -> clw_status {
     enter(stack, |inner| {
         is_there(conn)?;
-        let options = cw_options::from_caller(options)?;
+        let options = clw_options::from_caller(options)?;
         let (local, remote) = (read_or(local).map(Into::into), read(remote)?.into());
         let now = inner.at(now_ns);
         let spec = ConnectSpec { table: Table(0), local, remote, token, options };
@@ -187,7 +191,7 @@ pub unsafe extern "C" fn cw_connect(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_set_token(stack: *mut cw_stack, conn: u64, token: u64) -> cw_status {
+pub unsafe extern "C" fn clw_set_token(stack: *mut clw_stack, conn: u64, token: u64) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         inner.stack.set_token(conn, token);
@@ -201,66 +205,71 @@ pub unsafe extern "C" fn cw_set_token(stack: *mut cw_stack, conn: u64, token: u6
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_set_options(stack: *mut cw_stack, conn: u64, options: *const cw_options) -> cw_status {
+pub unsafe extern "C" fn clw_set_options(stack: *mut clw_stack, conn: u64, options: *const clw_options) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         is_there(options)?;
-        inner.stack.set_options(conn, cw_options::from_caller(options)?);
+        inner.stack.set_options(conn, clw_options::from_caller(options)?);
         Ok(())
     })
 }
 
-/// Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CW_CONN_WRITABLE` will tell when there is room again.
-/// `CW_AGAIN`: none was.
+/// Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CLW_CONN_WRITABLE` will tell when there is room again.
+/// `CLW_AGAIN`: none was.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_send(
-    stack: *mut cw_stack,
+pub unsafe extern "C" fn clw_send(
+    stack: *mut clw_stack,
     conn: u64,
     data: *const u8,
     len: usize,
     sent: *mut usize,
-) -> cw_status {
+) -> clw_status {
     enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, data, len, sent))
 }
 
-/// Reads bytes into the caller's memory. `CW_AGAIN`: nothing is there now. `CW_END`: nothing will come any more.
+/// Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will come any more.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_recv(
-    stack: *mut cw_stack,
+pub unsafe extern "C" fn clw_recv(
+    stack: *mut clw_stack,
     conn: u64,
     out: *mut u8,
     capacity: usize,
     len: *mut usize,
-) -> cw_status {
+) -> clw_status {
     enter(stack, |inner| verbs::recv(&mut inner.stack, verbs::handle(conn)?, out, capacity, len))
 }
 
-/// Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `cw_consumed`, and can be read until the
-/// stack is used again. Otherwise as `cw_recv`.
+/// Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `clw_consumed`, and can be read until the
+/// stack is used again. Otherwise as `clw_recv`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_peek(stack: *mut cw_stack, conn: u64, data: *mut *const u8, len: *mut usize) -> cw_status {
+pub unsafe extern "C" fn clw_peek(
+    stack: *mut clw_stack,
+    conn: u64,
+    data: *mut *const u8,
+    len: *mut usize,
+) -> clw_status {
     enter(stack, |inner| verbs::peek(&inner.stack, verbs::handle(conn)?, data, len))
 }
 
-/// The program is done with the oldest `len` unread bytes; `CW_RANGE` when there are not so many.
+/// The program is done with the oldest `len` unread bytes; `CLW_RANGE` when there are not so many.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_consumed(stack: *mut cw_stack, conn: u64, len: usize) -> cw_status {
+pub unsafe extern "C" fn clw_consumed(stack: *mut clw_stack, conn: u64, len: usize) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         verbs::consumed(&mut inner.stack, conn, len)
@@ -273,7 +282,7 @@ pub unsafe extern "C" fn cw_consumed(stack: *mut cw_stack, conn: u64, len: usize
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_shutdown(stack: *mut cw_stack, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_shutdown(stack: *mut clw_stack, conn: u64) -> clw_status {
     enter(stack, |inner| verbs::shutdown(&mut inner.stack, verbs::handle(conn)?))
 }
 
@@ -283,7 +292,7 @@ pub unsafe extern "C" fn cw_shutdown(stack: *mut cw_stack, conn: u64) -> cw_stat
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_close(stack: *mut cw_stack, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_close(stack: *mut clw_stack, conn: u64) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         inner.stack.close(conn);
@@ -297,7 +306,7 @@ pub unsafe extern "C" fn cw_close(stack: *mut cw_stack, conn: u64) -> cw_status 
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_abort(stack: *mut cw_stack, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_abort(stack: *mut clw_stack, conn: u64) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         inner.stack.abort(conn);
@@ -305,13 +314,13 @@ pub unsafe extern "C" fn cw_abort(stack: *mut cw_stack, conn: u64) -> cw_status 
     })
 }
 
-/// Why a connection failed; `CW_OK` when it did not.
+/// Why a connection failed; `CLW_OK` when it did not.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_failure(stack: *mut cw_stack, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_failure(stack: *mut clw_stack, conn: u64) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         inner.stack.failure(conn).map_or(Ok(()), |why| Err(why.into()))
@@ -324,7 +333,7 @@ pub unsafe extern "C" fn cw_failure(stack: *mut cw_stack, conn: u64) -> cw_statu
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_conn_info_get(stack: *mut cw_stack, conn: u64, info: *mut cw_conn_info) -> cw_status {
+pub unsafe extern "C" fn clw_conn_info_get(stack: *mut clw_stack, conn: u64, info: *mut clw_conn_info) -> clw_status {
     enter(stack, |inner| {
         is_there(info)?;
         put(info, verbs::info(&inner.stack, verbs::handle(conn)?)?);

@@ -16,10 +16,10 @@ use crate::status::*;
 use crate::tcp::*;
 use crate::types::*;
 use crate::udp::*;
-use cw_status::*;
+use clw_status::*;
 
-fn config() -> cw_config {
-    cw_config {
+fn config() -> clw_config {
+    clw_config {
         connections: 16,
         half_open: 16,
         time_wait: 16,
@@ -27,94 +27,94 @@ fn config() -> cw_config {
         receive_packets: 64,
         copy_buffers: 4,
         secret: [7; 32],
-        ..cw_config::default()
+        ..clw_config::default()
     }
 }
 
-fn new() -> *mut cw_stack {
+fn new() -> *mut clw_stack {
     let mut stack = null_mut();
     // SAFETY: both lead to what they say.
-    let status = unsafe { cw_stack_new(&config(), &mut stack) };
-    assert_eq!(status, CW_OK);
+    let status = unsafe { clw_stack_new(&config(), &mut stack) };
+    assert_eq!(status, CLW_OK);
     stack
 }
 
-fn with_interface() -> *mut cw_stack {
+fn with_interface() -> *mut clw_stack {
     let stack = new();
     // SAFETY: all of it is plain numbers.
-    let plain: cw_interface = unsafe { zeroed() };
+    let plain: clw_interface = unsafe { zeroed() };
     let mut iface = 99;
-    let spec = cw_interface { link: CW_LINK_RAW, mtu: 1500, ..plain };
+    let spec = clw_interface { link: CLW_LINK_RAW, mtu: 1500, ..plain };
     // SAFETY: all of them lead to what they say.
     unsafe {
-        assert_eq!(cw_add_interface(stack, &spec, &mut iface), CW_OK);
-        assert_eq!(cw_add_address(stack, 0, iface, cw_ipv4(10, 0, 0, 2), 24), CW_OK);
+        assert_eq!(clw_add_interface(stack, &spec, &mut iface), CLW_OK);
+        assert_eq!(clw_add_address(stack, 0, iface, clw_ipv4(10, 0, 0, 2), 24), CLW_OK);
     }
     assert_eq!(iface, 0);
     stack
 }
 
-fn free(stack: *mut cw_stack) {
+fn free(stack: *mut clw_stack) {
     // SAFETY: it came from `new` and is not used any more.
-    assert_eq!(unsafe { cw_stack_free(stack) }, CW_OK);
+    assert_eq!(unsafe { clw_stack_free(stack) }, CLW_OK);
 }
 
-fn local() -> cw_endpoint {
-    cw_endpoint { addr: cw_ipv4(10, 0, 0, 2), port: 7 }
+fn local() -> clw_endpoint {
+    clw_endpoint { addr: clw_ipv4(10, 0, 0, 2), port: 7 }
 }
 
 #[test]
 fn null_is_refused_everywhere_and_changes_nothing() {
     let stack = with_interface();
-    let (none, mut n, mut h) = (null_mut::<cw_stack>(), 0usize, 0u64);
+    let (none, mut n, mut h) = (null_mut::<clw_stack>(), 0usize, 0u64);
     let (here, byte, mut data) = (local(), [0u8; 4], null());
     // SAFETY: what is not null leads to what it says.
     let refused = unsafe {
         [
-            cw_config_init(null_mut()),
-            cw_options_init(null_mut()),
-            cw_stack_new(null(), &mut null_mut()),
-            cw_stack_new(&config(), null_mut()),
-            cw_ingest(none, 0, null(), 0),
-            cw_ingest(stack, 0, null(), 1),
-            cw_expire(none, 0),
-            cw_emit(none, 0, null()),
-            cw_emit(stack, 0, null()),
-            cw_emit(stack, 0, &cw_sink { ctx: null_mut(), reserve: None, commit: None }),
-            cw_next_deadline(stack, null_mut()),
-            cw_wants_emit(none),
-            cw_next_event(stack, null_mut()),
-            cw_add_interface(stack, null(), &mut 0),
-            cw_add_interface(stack, &zeroed(), null_mut()),
-            cw_add_route(stack, cw_ipv4(0, 0, 0, 0), 0, null(), -1),
-            cw_add_neighbour(stack, 0, 0, cw_ipv4(10, 0, 0, 1), null()),
-            cw_listen(stack, null(), 1, 0, null(), &mut h),
-            cw_listen(stack, &here, 1, 0, null(), null_mut()),
-            cw_listen(none, &here, 1, 0, null(), &mut h),
-            cw_accept(stack, 1 << 32, 0, null_mut()),
-            cw_connect(stack, 0, null(), null(), 0, null(), &mut h),
-            cw_send(stack, 1 << 32, byte.as_ptr(), 4, null_mut()),
-            cw_recv(stack, 1 << 32, null_mut(), 4, &mut n),
-            cw_recv(stack, 1 << 32, null_mut(), 0, null_mut()),
-            cw_peek(stack, 1 << 32, &mut data, null_mut()),
-            cw_peek(stack, 1 << 32, null_mut(), &mut n),
-            cw_conn_info_get(stack, 1 << 32, null_mut()),
-            cw_udp_bind(stack, null(), 0, &mut h),
-            cw_udp_recv(stack, 1 << 32, null_mut(), 0, null_mut(), null_mut()),
-            cw_counters_get(stack, null_mut()),
-            cw_addr_parse(null(), &mut here.addr.clone()),
-            cw_addr_parse(c"10.0.0.1".as_ptr(), null_mut()),
-            cw_endpoint_parse(null(), null_mut()),
-            cw_addr_format(null(), null_mut(), 0),
-            cw_addr_format(&here.addr, null_mut(), 9),
+            clw_config_init(null_mut()),
+            clw_options_init(null_mut()),
+            clw_stack_new(null(), &mut null_mut()),
+            clw_stack_new(&config(), null_mut()),
+            clw_ingest(none, 0, null(), 0),
+            clw_ingest(stack, 0, null(), 1),
+            clw_expire(none, 0),
+            clw_emit(none, 0, null()),
+            clw_emit(stack, 0, null()),
+            clw_emit(stack, 0, &clw_sink { ctx: null_mut(), reserve: None, commit: None }),
+            clw_next_deadline(stack, null_mut()),
+            clw_wants_emit(none),
+            clw_next_event(stack, null_mut()),
+            clw_add_interface(stack, null(), &mut 0),
+            clw_add_interface(stack, &zeroed(), null_mut()),
+            clw_add_route(stack, clw_ipv4(0, 0, 0, 0), 0, null(), -1),
+            clw_add_neighbour(stack, 0, 0, clw_ipv4(10, 0, 0, 1), null()),
+            clw_listen(stack, null(), 1, 0, null(), &mut h),
+            clw_listen(stack, &here, 1, 0, null(), null_mut()),
+            clw_listen(none, &here, 1, 0, null(), &mut h),
+            clw_accept(stack, 1 << 32, 0, null_mut()),
+            clw_connect(stack, 0, null(), null(), 0, null(), &mut h),
+            clw_send(stack, 1 << 32, byte.as_ptr(), 4, null_mut()),
+            clw_recv(stack, 1 << 32, null_mut(), 4, &mut n),
+            clw_recv(stack, 1 << 32, null_mut(), 0, null_mut()),
+            clw_peek(stack, 1 << 32, &mut data, null_mut()),
+            clw_peek(stack, 1 << 32, null_mut(), &mut n),
+            clw_conn_info_get(stack, 1 << 32, null_mut()),
+            clw_udp_bind(stack, null(), 0, &mut h),
+            clw_udp_recv(stack, 1 << 32, null_mut(), 0, null_mut(), null_mut()),
+            clw_counters_get(stack, null_mut()),
+            clw_addr_parse(null(), &mut here.addr.clone()),
+            clw_addr_parse(c"10.0.0.1".as_ptr(), null_mut()),
+            clw_endpoint_parse(null(), null_mut()),
+            clw_addr_format(null(), null_mut(), 0),
+            clw_addr_format(&here.addr, null_mut(), 9),
         ]
     };
     for (at, status) in refused.into_iter().enumerate() {
-        assert_eq!(status, CW_NULL, "call {at}");
+        assert_eq!(status, CLW_NULL, "call {at}");
     }
     assert_eq!(h, 0);
     // SAFETY: null is allowed here.
-    assert_eq!(unsafe { cw_stack_free(null_mut()) }, CW_OK);
+    assert_eq!(unsafe { clw_stack_free(null_mut()) }, CLW_OK);
     free(stack);
 }
 
@@ -126,29 +126,29 @@ fn a_handle_that_names_nothing_is_stale_for_every_verb() {
         // SAFETY: all of them lead to what they say.
         let answers = unsafe {
             [
-                cw_listener_local(stack, handle, &mut local()),
-                cw_unlisten(stack, handle),
-                cw_accept(stack, handle, 0, &mut h),
-                cw_set_token(stack, handle, 1),
-                cw_set_options(stack, handle, &zeroed()),
-                cw_send(stack, handle, byte.as_ptr(), 4, &mut n),
-                cw_recv(stack, handle, room.as_mut_ptr(), 4, &mut n),
-                cw_peek(stack, handle, &mut data, &mut n),
-                cw_consumed(stack, handle, 1),
-                cw_shutdown(stack, handle),
-                cw_close(stack, handle),
-                cw_abort(stack, handle),
-                cw_failure(stack, handle),
-                cw_conn_info_get(stack, handle, &mut zeroed()),
-                cw_udp_connect(stack, handle, &local()),
-                cw_udp_local(stack, handle, &mut local()),
-                cw_udp_send(stack, handle, &local(), byte.as_ptr(), 4),
-                cw_udp_recv(stack, handle, room.as_mut_ptr(), 4, &mut n, null_mut()),
-                cw_udp_error(stack, handle),
-                cw_udp_close(stack, handle),
+                clw_listener_local(stack, handle, &mut local()),
+                clw_unlisten(stack, handle),
+                clw_accept(stack, handle, 0, &mut h),
+                clw_set_token(stack, handle, 1),
+                clw_set_options(stack, handle, &zeroed()),
+                clw_send(stack, handle, byte.as_ptr(), 4, &mut n),
+                clw_recv(stack, handle, room.as_mut_ptr(), 4, &mut n),
+                clw_peek(stack, handle, &mut data, &mut n),
+                clw_consumed(stack, handle, 1),
+                clw_shutdown(stack, handle),
+                clw_close(stack, handle),
+                clw_abort(stack, handle),
+                clw_failure(stack, handle),
+                clw_conn_info_get(stack, handle, &mut zeroed()),
+                clw_udp_connect(stack, handle, &local()),
+                clw_udp_local(stack, handle, &mut local()),
+                clw_udp_send(stack, handle, &local(), byte.as_ptr(), 4),
+                clw_udp_recv(stack, handle, room.as_mut_ptr(), 4, &mut n, null_mut()),
+                clw_udp_error(stack, handle),
+                clw_udp_close(stack, handle),
             ]
         };
-        assert!(answers.iter().all(|&answer| answer == CW_STALE), "{handle:#x}: {answers:?}");
+        assert!(answers.iter().all(|&answer| answer == CLW_STALE), "{handle:#x}: {answers:?}");
     }
     free(stack);
 }
@@ -157,18 +157,18 @@ fn a_handle_that_names_nothing_is_stale_for_every_verb() {
 fn a_closed_handle_is_stale_and_never_names_the_next_connection() {
     let stack = with_interface();
     let (mut first, mut second) = (0, 0);
-    let peer = cw_endpoint { addr: cw_ipv4(10, 0, 0, 9), port: 80 };
+    let peer = clw_endpoint { addr: clw_ipv4(10, 0, 0, 9), port: 80 };
     // SAFETY: all of them lead to what they say.
     unsafe {
-        assert_eq!(cw_connect(stack, 1, null(), &peer, 0, null(), &mut first), CW_OK);
-        assert_eq!(cw_abort(stack, first), CW_OK);
-        assert_eq!(cw_connect(stack, 2, null(), &peer, 0, null(), &mut second), CW_OK);
-        assert_eq!(cw_abort(stack, first), CW_STALE);
-        assert_eq!(cw_failure(stack, second), CW_OK);
+        assert_eq!(clw_connect(stack, 1, null(), &peer, 0, null(), &mut first), CLW_OK);
+        assert_eq!(clw_abort(stack, first), CLW_OK);
+        assert_eq!(clw_connect(stack, 2, null(), &peer, 0, null(), &mut second), CLW_OK);
+        assert_eq!(clw_abort(stack, first), CLW_STALE);
+        assert_eq!(clw_failure(stack, second), CLW_OK);
         let mut n = 0;
-        assert_eq!(cw_send(stack, second, null(), 0, &mut n), CW_OK);
-        assert_eq!(cw_send(stack, second, c"x".as_ptr().cast(), usize::MAX, &mut n), CW_INVALID);
-        assert_eq!(cw_consumed(stack, second, 1), CW_RANGE, "nothing was read");
+        assert_eq!(clw_send(stack, second, null(), 0, &mut n), CLW_OK);
+        assert_eq!(clw_send(stack, second, c"x".as_ptr().cast(), usize::MAX, &mut n), CLW_INVALID);
+        assert_eq!(clw_consumed(stack, second, 1), CLW_RANGE, "nothing was read");
     }
     assert_ne!(first, second);
     free(stack);
@@ -176,56 +176,56 @@ fn a_closed_handle_is_stale_and_never_names_the_next_connection() {
 
 #[test]
 fn a_configuration_that_cannot_be_is_refused() {
-    type Change = fn(&mut cw_config);
-    let wrong: &[(Change, cw_status)] = &[
-        (|c| c.size -= 4, CW_INVALID),
-        (|c| c.secret = [0; 32], CW_SECRET),
-        (|c| c.connections = 0, CW_RANGE),
-        (|c| c.connections = u32::MAX, CW_RANGE),
-        (|c| c.interfaces = 70_000, CW_RANGE),
-        (|c| (c.send_chunks, c.send_chunk_len) = (1 << 24, 1 << 20), CW_RANGE),
-        (|c| (c.first_port, c.last_port) = (2, 1), CW_RANGE),
-        (|c| c.delayed_ack_ms = 501, CW_RANGE),
+    type Change = fn(&mut clw_config);
+    let wrong: &[(Change, clw_status)] = &[
+        (|c| c.size -= 4, CLW_INVALID),
+        (|c| c.secret = [0; 32], CLW_SECRET),
+        (|c| c.connections = 0, CLW_RANGE),
+        (|c| c.connections = u32::MAX, CLW_RANGE),
+        (|c| c.interfaces = 70_000, CLW_RANGE),
+        (|c| (c.send_chunks, c.send_chunk_len) = (1 << 24, 1 << 20), CLW_RANGE),
+        (|c| (c.first_port, c.last_port) = (2, 1), CLW_RANGE),
+        (|c| c.delayed_ack_ms = 501, CLW_RANGE),
     ];
     for (at, (change, wanted)) in wrong.iter().enumerate() {
         let mut config = config();
         change(&mut config);
         let mut stack = null_mut();
         // SAFETY: both lead to what they say.
-        assert_eq!(unsafe { cw_stack_new(&config, &mut stack) }, *wanted, "change {at}");
+        assert_eq!(unsafe { clw_stack_new(&config, &mut stack) }, *wanted, "change {at}");
         assert!(stack.is_null());
     }
     let stack = with_interface();
     // SAFETY: all of them lead to what they say.
     unsafe {
-        let mut options: cw_options = zeroed();
-        assert_eq!(cw_options_init(&mut options), CW_OK);
+        let mut options: clw_options = zeroed();
+        assert_eq!(clw_options_init(&mut options), CLW_OK);
         let mut h = 0;
         for wrong in [
-            cw_options { congestion: 9, ..options },
-            cw_options { ttl: 0, ..options },
-            cw_options { keepalive_idle_ms: 1, keepalive_count: 0, ..options },
+            clw_options { congestion: 9, ..options },
+            clw_options { ttl: 0, ..options },
+            clw_options { keepalive_idle_ms: 1, keepalive_count: 0, ..options },
         ] {
-            assert_ne!(cw_listen(stack, &local(), 1, 0, &wrong, &mut h), CW_OK, "{wrong:?}");
+            assert_ne!(clw_listen(stack, &local(), 1, 0, &wrong, &mut h), CLW_OK, "{wrong:?}");
         }
         let mut iface = 0;
-        let unknown = cw_interface { link: 7, mtu: 1500, ..zeroed() };
-        assert_eq!(cw_add_interface(stack, &unknown, &mut iface), CW_INVALID);
-        let offload = cw_interface { link: CW_LINK_RAW, mtu: 1500, offloads: 1 << 20, ..zeroed() };
-        assert_eq!(cw_add_interface(stack, &offload, &mut iface), CW_INVALID);
-        assert_eq!(cw_set_up(stack, 9, 1), CW_NO_INTERFACE);
-        assert_eq!(cw_add_address(stack, 0, 0, cw_ipv4(10, 1, 0, 1), 33), CW_INVALID);
-        assert_eq!(cw_add_address(stack, 0, 8, cw_ipv4(10, 1, 0, 1), 24), CW_NO_INTERFACE);
-        assert_eq!(cw_add_route(stack, cw_ipv4(0, 0, 0, 0), 0, null(), 70_000), CW_NO_INTERFACE);
+        let unknown = clw_interface { link: 7, mtu: 1500, ..zeroed() };
+        assert_eq!(clw_add_interface(stack, &unknown, &mut iface), CLW_INVALID);
+        let offload = clw_interface { link: CLW_LINK_RAW, mtu: 1500, offloads: 1 << 20, ..zeroed() };
+        assert_eq!(clw_add_interface(stack, &offload, &mut iface), CLW_INVALID);
+        assert_eq!(clw_set_up(stack, 9, 1), CLW_NO_INTERFACE);
+        assert_eq!(clw_add_address(stack, 0, 0, clw_ipv4(10, 1, 0, 1), 33), CLW_INVALID);
+        assert_eq!(clw_add_address(stack, 0, 8, clw_ipv4(10, 1, 0, 1), 24), CLW_NO_INTERFACE);
+        assert_eq!(clw_add_route(stack, clw_ipv4(0, 0, 0, 0), 0, null(), 70_000), CLW_NO_INTERFACE);
     }
     free(stack);
 }
 
 /// A packet that counts how often it was released, and tries the stack from there.
 struct Probe {
-    stack: *mut cw_stack,
+    stack: *mut clw_stack,
     released: u32,
-    inside: Vec<cw_status>,
+    inside: Vec<clw_status>,
     bytes: Vec<u8>,
 }
 
@@ -236,19 +236,19 @@ unsafe extern "C" fn release(owner: *mut c_void) {
     unsafe {
         let probe = &mut *owner.cast::<Probe>();
         probe.released += 1;
-        probe.inside.push(cw_expire(probe.stack, 0));
-        probe.inside.push(cw_stack_free(probe.stack));
+        probe.inside.push(clw_expire(probe.stack, 0));
+        probe.inside.push(clw_stack_free(probe.stack));
     }
 }
 
-fn probe(stack: *mut cw_stack, bytes: &[u8]) -> Probe {
+fn probe(stack: *mut clw_stack, bytes: &[u8]) -> Probe {
     Probe { stack, released: 0, inside: Vec::new(), bytes: bytes.to_vec() }
 }
 
-fn packet(probe: &mut Probe) -> cw_packet {
+fn packet(probe: &mut Probe) -> clw_packet {
     let (data, len) = (probe.bytes.as_mut_ptr(), probe.bytes.len() as u32);
     let owner = core::ptr::from_mut(probe).cast();
-    cw_packet {
+    clw_packet {
         data,
         len,
         footprint: 0,
@@ -256,7 +256,7 @@ fn packet(probe: &mut Probe) -> cw_packet {
         owner,
         iface: 0,
         segment_size: 0,
-        checksum: CW_CHECKSUM_UNKNOWN,
+        checksum: CLW_CHECKSUM_UNKNOWN,
         rss_hash: 0,
     }
 }
@@ -266,16 +266,16 @@ fn every_packet_is_released_once_and_a_call_out_of_the_release_is_busy() {
     let stack = with_interface();
     // Garbage of any length, nothing at all, and more packets than a burst.
     let mut probes: Vec<Probe> = (0..200).map(|n| probe(stack, &vec![n as u8; n])).collect();
-    let packets: Vec<cw_packet> = probes.iter_mut().map(packet).collect();
-    let mut counters = cw_counters::default();
+    let packets: Vec<clw_packet> = probes.iter_mut().map(packet).collect();
+    let mut counters = clw_counters::default();
     // SAFETY: packets and probes stay until they were released.
     unsafe {
-        assert_eq!(cw_ingest(stack, 5, packets.as_ptr(), packets.len()), CW_OK);
-        assert_eq!(cw_counters_get(stack, &mut counters), CW_OK);
+        assert_eq!(clw_ingest(stack, 5, packets.as_ptr(), packets.len()), CLW_OK);
+        assert_eq!(clw_counters_get(stack, &mut counters), CLW_OK);
     }
     assert_eq!((counters.packets_in, counters.dropped), (200, 200));
     for probe in &probes {
-        assert_eq!((probe.released, &probe.inside[..]), (1, &[CW_BUSY, CW_BUSY][..]));
+        assert_eq!((probe.released, &probe.inside[..]), (1, &[CLW_BUSY, CLW_BUSY][..]));
     }
     free(stack);
     assert!(probes.iter().all(|probe| probe.released == 1));
@@ -287,18 +287,18 @@ fn packets_are_taken_all_or_none() {
     let (mut good, mut bad) = (probe(stack, &[1; 40]), probe(stack, &[2; 40]));
     let good_packet = packet(&mut good);
     for (spoil, wanted) in [
-        (cw_packet { checksum: 3, ..packet(&mut bad) }, CW_INVALID),
-        (cw_packet { data: null_mut(), ..packet(&mut bad) }, CW_NULL),
+        (clw_packet { checksum: 3, ..packet(&mut bad) }, CLW_INVALID),
+        (clw_packet { data: null_mut(), ..packet(&mut bad) }, CLW_NULL),
     ] {
         let packets = [good_packet, spoil];
         // SAFETY: what is not taken is not touched.
-        assert_eq!(unsafe { cw_ingest(stack, 0, packets.as_ptr(), 2) }, wanted);
+        assert_eq!(unsafe { clw_ingest(stack, 0, packets.as_ptr(), 2) }, wanted);
     }
     assert_eq!((good.released, bad.released), (0, 0));
     // Nothing is at null, and that is a packet of no bytes, dropped and given back like any.
-    let empty = cw_packet { data: null_mut(), len: 0, ..good_packet };
+    let empty = clw_packet { data: null_mut(), len: 0, ..good_packet };
     // SAFETY: as above.
-    assert_eq!(unsafe { cw_ingest(stack, 0, &empty, 1) }, CW_OK);
+    assert_eq!(unsafe { clw_ingest(stack, 0, &empty, 1) }, CLW_OK);
     assert_eq!(good.released, 1);
     free(stack);
 }
@@ -307,16 +307,16 @@ fn packets_are_taken_all_or_none() {
 fn packets_without_release_are_copied_while_there_are_buffers_and_counted_when_not() {
     let stack = with_interface();
     let mut bytes = vec![0u8; 3_000];
-    let plain = cw_packet { release: None, ..packet(&mut probe(stack, &[])) };
+    let plain = clw_packet { release: None, ..packet(&mut probe(stack, &[])) };
     let (short, long) = (
-        cw_packet { data: bytes.as_mut_ptr(), len: 60, ..plain },
-        cw_packet { data: bytes.as_mut_ptr(), len: 3_000, ..plain },
+        clw_packet { data: bytes.as_mut_ptr(), len: 60, ..plain },
+        clw_packet { data: bytes.as_mut_ptr(), len: 3_000, ..plain },
     );
-    let mut counters = cw_counters::default();
+    let mut counters = clw_counters::default();
     // SAFETY: the bytes are there during the calls.
     unsafe {
-        assert_eq!(cw_ingest(stack, 0, [short, long, short].as_ptr(), 3), CW_OK);
-        assert_eq!(cw_counters_get(stack, &mut counters), CW_OK);
+        assert_eq!(clw_ingest(stack, 0, [short, long, short].as_ptr(), 3), CLW_OK);
+        assert_eq!(clw_counters_get(stack, &mut counters), CLW_OK);
     }
     assert_eq!((counters.packets_in, counters.dropped, counters.not_copied), (2, 2, 1));
     free(stack);
@@ -325,14 +325,14 @@ fn packets_without_release_are_copied_while_there_are_buffers_and_counted_when_n
 #[test]
 fn a_clock_that_runs_backwards_or_to_the_end_of_time_does_no_harm() {
     let stack = with_interface();
-    let peer = cw_endpoint { addr: cw_ipv4(10, 0, 0, 9), port: 80 };
+    let peer = clw_endpoint { addr: clw_ipv4(10, 0, 0, 9), port: 80 };
     let (mut conn, mut due) = (0, 0);
     // SAFETY: all of them lead to what they say.
     unsafe {
-        assert_eq!(cw_connect(stack, 1 << 40, null(), &peer, 0, null(), &mut conn), CW_OK);
+        assert_eq!(clw_connect(stack, 1 << 40, null(), &peer, 0, null(), &mut conn), CLW_OK);
         for now in [1 << 40, 0, u64::MAX, 5, u64::MAX - 1] {
-            assert_eq!(cw_expire(stack, now), CW_OK);
-            assert_eq!(cw_next_deadline(stack, &mut due), CW_OK);
+            assert_eq!(clw_expire(stack, now), CLW_OK);
+            assert_eq!(clw_next_deadline(stack, &mut due), CLW_OK);
         }
     }
     free(stack);
@@ -341,24 +341,24 @@ fn a_clock_that_runs_backwards_or_to_the_end_of_time_does_no_harm() {
 #[test]
 fn addresses_go_to_text_and_back_and_a_text_without_end_is_refused() {
     for text in [c"10.0.0.2", c"::", c"2001:db8::1", c"ff02::1"] {
-        let mut addr = cw_ipv4(0, 0, 0, 0);
-        let mut room = [1i8; CW_ADDR_TEXT];
+        let mut addr = clw_ipv4(0, 0, 0, 0);
+        let mut room = [1i8; CLW_ADDR_TEXT];
         // SAFETY: all of them lead to what they say.
         unsafe {
-            assert_eq!(cw_addr_parse(text.as_ptr(), &mut addr), CW_OK);
-            assert_eq!(cw_addr_format(&addr, room.as_mut_ptr(), room.len()), CW_OK);
+            assert_eq!(clw_addr_parse(text.as_ptr(), &mut addr), CLW_OK);
+            assert_eq!(clw_addr_format(&addr, room.as_mut_ptr(), room.len()), CLW_OK);
             assert_eq!(CStr::from_ptr(room.as_ptr()), text);
-            assert_eq!(cw_addr_format(&addr, room.as_mut_ptr(), 2), CW_TOO_LONG);
+            assert_eq!(clw_addr_format(&addr, room.as_mut_ptr(), 2), CLW_TOO_LONG);
         }
     }
     let endless = [b'1'; 200];
     let mut endpoint = local();
     // SAFETY: as above.
     unsafe {
-        assert_eq!(cw_endpoint_parse(endless.as_ptr().cast(), &mut endpoint), CW_TOO_LONG);
-        assert_eq!(cw_endpoint_parse(c"10.0.0.1".as_ptr(), &mut endpoint), CW_INVALID);
-        assert_eq!(cw_endpoint_parse(c"\xff".as_ptr(), &mut endpoint), CW_INVALID);
-        assert_eq!(cw_endpoint_parse(c"[2001:db8::1]:80".as_ptr(), &mut endpoint), CW_OK);
+        assert_eq!(clw_endpoint_parse(endless.as_ptr().cast(), &mut endpoint), CLW_TOO_LONG);
+        assert_eq!(clw_endpoint_parse(c"10.0.0.1".as_ptr(), &mut endpoint), CLW_INVALID);
+        assert_eq!(clw_endpoint_parse(c"\xff".as_ptr(), &mut endpoint), CLW_INVALID);
+        assert_eq!(clw_endpoint_parse(c"[2001:db8::1]:80".as_ptr(), &mut endpoint), CLW_OK);
     }
     assert_eq!(endpoint.port, 80);
 }
@@ -366,15 +366,15 @@ fn addresses_go_to_text_and_back_and_a_text_without_end_is_refused() {
 #[test]
 fn every_status_has_its_own_sentence_and_any_number_has_one() {
     let mut seen = HashSet::new();
-    for &status in cw_status::ALL {
-        assert!(seen.insert(cw_status::text(status as u32)), "{status:?}");
-        assert_eq!(cw_status::text(status as u32), {
+    for &status in clw_status::ALL {
+        assert!(seen.insert(clw_status::text(status as u32)), "{status:?}");
+        assert_eq!(clw_status::text(status as u32), {
             // SAFETY: it is a constant text.
-            unsafe { CStr::from_ptr(cw_status_text(status as u32)) }
+            unsafe { CStr::from_ptr(clw_status_text(status as u32)) }
         });
     }
     for number in [31, 1_000, u32::MAX] {
-        assert_eq!(cw_status::text(number), c"no status of this library");
+        assert_eq!(clw_status::text(number), c"no status of this library");
     }
 }
 
@@ -384,11 +384,11 @@ fn the_reasons_to_drop_a_packet_end() {
     let (mut name, mut len, mut count, mut at) = (null(), 0, 0, 0);
     // SAFETY: all of them lead to what they say.
     unsafe {
-        while cw_drop_reason(stack, at, &mut name, &mut len, &mut count) == CW_OK {
+        while clw_drop_reason(stack, at, &mut name, &mut len, &mut count) == CLW_OK {
             assert!(len > 0 && !name.is_null() && count == 0);
             at += 1;
         }
-        assert_eq!(cw_drop_reason(stack, u32::MAX, &mut name, &mut len, &mut count), CW_END);
+        assert_eq!(clw_drop_reason(stack, u32::MAX, &mut name, &mut len, &mut count), CLW_END);
     }
     assert!(at > 20, "{at} reasons");
     free(stack);
@@ -410,11 +410,11 @@ unsafe extern "C" fn give_back(owner: *mut c_void) {
     }
 }
 
-fn lend(bytes: Vec<u8>, released: *mut u64) -> cw_packet {
+fn lend(bytes: Vec<u8>, released: *mut u64) -> clw_packet {
     let frame = Box::leak(Box::new(Frame { bytes, released }));
     let (data, len) = (frame.bytes.as_mut_ptr(), frame.bytes.len() as u32);
     let owner = core::ptr::from_mut(frame).cast();
-    cw_packet { data, len, release: Some(give_back), owner, ..packet(&mut probe(null_mut(), &[])) }
+    clw_packet { data, len, release: Some(give_back), owner, ..packet(&mut probe(null_mut(), &[])) }
 }
 
 /// A wire that refuses now and then.
@@ -438,14 +438,14 @@ unsafe extern "C" fn reserve(ctx: *mut c_void, _iface: u16, len: u32) -> *mut u8
 
 /// # Safety
 /// `ctx` leads to a [`Wire`], `meta` to what it says.
-unsafe extern "C" fn commit(ctx: *mut c_void, _iface: u16, len: u32, _meta: *const cw_tx_meta) {
+unsafe extern "C" fn commit(ctx: *mut c_void, _iface: u16, len: u32, _meta: *const clw_tx_meta) {
     // SAFETY: as promised.
     let wire = unsafe { &mut *ctx.cast::<Wire>() };
     wire.frames.push(wire.room[..len as usize].to_vec());
 }
 
 /// What one random call came to; any status will do, as long as there is one.
-fn any_call(stack: *mut cw_stack, rng: &mut Rng, now: u64, handles: &mut Vec<u64>) {
+fn any_call(stack: *mut clw_stack, rng: &mut Rng, now: u64, handles: &mut Vec<u64>) {
     let one = |rng: &mut Rng| match rng.below(4) {
         0 => rng.below(6) << 32 | rng.below(20),
         _ if handles.is_empty() => 0,
@@ -454,36 +454,36 @@ fn any_call(stack: *mut cw_stack, rng: &mut Rng, now: u64, handles: &mut Vec<u64
     let handle = one(rng);
     let (mut new, mut n, mut data, mut room) = (0, 0, null(), [0u8; 3_000]);
     let len = rng.below(3_000) as usize;
-    let place = |rng: &mut Rng, last| cw_endpoint { addr: cw_ipv4(10, 0, 0, last), port: rng.below(4) as u16 * 7 };
+    let place = |rng: &mut Rng, last| clw_endpoint { addr: clw_ipv4(10, 0, 0, last), port: rng.below(4) as u16 * 7 };
     // SAFETY: all of them lead to what they say.
     unsafe {
         let last = 1 + rng.below(3) as u8;
         let (near, far) = (place(rng, 2), place(rng, last));
         match rng.below(22) {
-            0 => _ = cw_listen(stack, &near, rng.below(3) as u32, 1, null(), &mut new),
-            1 | 2 => _ = cw_connect(stack, now, null(), &far, 2, null(), &mut new),
-            3 | 4 => _ = cw_accept(stack, handle, 3, &mut new),
-            5 => _ = cw_udp_bind(stack, &near, 4, &mut new),
-            6 => _ = cw_udp_send(stack, handle, &far, room.as_ptr(), len),
-            7 => _ = cw_udp_recv(stack, handle, room.as_mut_ptr(), len, &mut n, null_mut()),
-            8 | 9 => _ = cw_send(stack, handle, room.as_ptr(), len, &mut n),
-            10 => _ = cw_recv(stack, handle, room.as_mut_ptr(), len, &mut n),
+            0 => _ = clw_listen(stack, &near, rng.below(3) as u32, 1, null(), &mut new),
+            1 | 2 => _ = clw_connect(stack, now, null(), &far, 2, null(), &mut new),
+            3 | 4 => _ = clw_accept(stack, handle, 3, &mut new),
+            5 => _ = clw_udp_bind(stack, &near, 4, &mut new),
+            6 => _ = clw_udp_send(stack, handle, &far, room.as_ptr(), len),
+            7 => _ = clw_udp_recv(stack, handle, room.as_mut_ptr(), len, &mut n, null_mut()),
+            8 | 9 => _ = clw_send(stack, handle, room.as_ptr(), len, &mut n),
+            10 => _ = clw_recv(stack, handle, room.as_mut_ptr(), len, &mut n),
             11 => {
-                if cw_peek(stack, handle, &mut data, &mut n) == CW_OK {
+                if clw_peek(stack, handle, &mut data, &mut n) == CLW_OK {
                     assert!(core::slice::from_raw_parts(data, n).len() == n && n > 0);
-                    assert_eq!(cw_consumed(stack, handle, n), CW_OK);
+                    assert_eq!(clw_consumed(stack, handle, n), CLW_OK);
                 }
             }
-            12 => _ = cw_shutdown(stack, handle),
-            13 => _ = cw_close(stack, handle),
-            14 => _ = cw_abort(stack, handle),
-            15 => _ = cw_unlisten(stack, handle),
-            16 => _ = cw_udp_close(stack, handle),
-            17 => _ = cw_conn_info_get(stack, handle, &mut zeroed()),
-            18 => _ = cw_set_up(stack, 0, u8::from(rng.below(20) > 0)),
-            19 => _ = cw_failure(stack, handle),
-            20 => _ = cw_set_token(stack, handle, 9),
-            _ => _ = cw_next_deadline(stack, &mut new),
+            12 => _ = clw_shutdown(stack, handle),
+            13 => _ = clw_close(stack, handle),
+            14 => _ = clw_abort(stack, handle),
+            15 => _ = clw_unlisten(stack, handle),
+            16 => _ = clw_udp_close(stack, handle),
+            17 => _ = clw_conn_info_get(stack, handle, &mut zeroed()),
+            18 => _ = clw_set_up(stack, 0, u8::from(rng.below(20) > 0)),
+            19 => _ = clw_failure(stack, handle),
+            20 => _ = clw_set_token(stack, handle, 9),
+            _ => _ = clw_next_deadline(stack, &mut new),
         }
     }
     // A time of the last kind names nothing, which is as good as any other number here.
@@ -502,8 +502,8 @@ fn any_calls_in_any_order_end_with_a_status_and_every_packet_comes_back() {
         let mut handles = [Vec::new(), Vec::new()];
         // SAFETY: all of them lead to what they say.
         unsafe {
-            assert_eq!(cw_add_address(stacks[0], 0, 0, cw_ipv4(10, 0, 0, 1), 24), CW_OK);
-            assert_eq!(cw_remove_address(stacks[0], 0, cw_ipv4(10, 0, 0, 2)), CW_OK);
+            assert_eq!(clw_add_address(stacks[0], 0, 0, clw_ipv4(10, 0, 0, 1), 24), CLW_OK);
+            assert_eq!(clw_remove_address(stacks[0], 0, clw_ipv4(10, 0, 0, 2)), CLW_OK);
         }
         for _ in 0..3_000 {
             // Most of the time a little goes by, sometimes minutes, and now and then it runs backwards.
@@ -517,15 +517,15 @@ fn any_calls_in_any_order_end_with_a_status_and_every_packet_comes_back() {
             if rng.below(3) > 0 {
                 continue;
             }
-            let mut event = cw_event { kind: 0, what: 0, handle: 0, token: 0 };
-            let sink = cw_sink {
+            let mut event = clw_event { kind: 0, what: 0, handle: 0, token: 0 };
+            let sink = clw_sink {
                 ctx: core::ptr::from_mut(&mut wires[side]).cast(),
                 reserve: Some(reserve),
                 commit: Some(commit),
             };
             // SAFETY: as above; the packets are good until they are given back.
             unsafe {
-                let packets: Vec<cw_packet> = wires[1 - side]
+                let packets: Vec<clw_packet> = wires[1 - side]
                     .frames
                     .drain(..)
                     .map(|mut frame| {
@@ -537,19 +537,19 @@ fn any_calls_in_any_order_end_with_a_status_and_every_packet_comes_back() {
                     })
                     .collect();
                 lent += packets.len() as u64;
-                assert_eq!(cw_ingest(stacks[side], now, packets.as_ptr(), packets.len()), CW_OK);
-                assert_eq!(cw_expire(stacks[side], now), CW_OK);
-                while cw_next_event(stacks[side], &mut event) == CW_OK {
+                assert_eq!(clw_ingest(stacks[side], now, packets.as_ptr(), packets.len()), CLW_OK);
+                assert_eq!(clw_expire(stacks[side], now), CLW_OK);
+                while clw_next_event(stacks[side], &mut event) == CLW_OK {
                     assert!((1..=3).contains(&event.kind) && event.handle != 0, "{event:?}");
                 }
-                let emitted = cw_emit(stacks[side], now, &sink);
-                assert!(emitted == CW_OK || emitted == CW_AGAIN, "{emitted:?}");
+                let emitted = clw_emit(stacks[side], now, &sink);
+                assert!(emitted == CLW_OK || emitted == CLW_AGAIN, "{emitted:?}");
             }
         }
-        let mut counters = cw_counters::default();
+        let mut counters = clw_counters::default();
         for stack in stacks {
             // SAFETY: as above.
-            assert_eq!(unsafe { cw_counters_get(stack, &mut counters) }, CW_OK);
+            assert_eq!(unsafe { clw_counters_get(stack, &mut counters) }, CLW_OK);
             assert!(counters.delivered > 0, "seed {seed}: nothing happened: {counters:?}");
             free(stack);
         }

@@ -4,19 +4,19 @@ use clearway_base::Handle;
 use clearway_proto::{ConnId, Env, Stack, State, UdpId};
 
 use crate::memory::{is_there, items, items_mut, put};
-use crate::status::cw_status;
-use crate::tcp::{cw_conn_info, cw_state};
-use crate::types::cw_endpoint;
+use crate::status::clw_status;
+use crate::tcp::{clw_conn_info, clw_state};
+use crate::types::clw_endpoint;
 
 /// A handle out of its number. A number that nobody was given finds nothing, or something else of the same kind.
-pub(crate) fn handle<T>(bits: u64) -> Result<Handle<T>, cw_status> {
-    Handle::from_bits(bits).ok_or(cw_status::CW_STALE)
+pub(crate) fn handle<T>(bits: u64) -> Result<Handle<T>, clw_status> {
+    Handle::from_bits(bits).ok_or(clw_status::CLW_STALE)
 }
 
 /// A handle of a connection that exists and is the caller's.
-pub(crate) fn conn<E: Env>(stack: &Stack<E>, bits: u64) -> Result<ConnId, cw_status> {
+pub(crate) fn conn<E: Env>(stack: &Stack<E>, bits: u64) -> Result<ConnId, clw_status> {
     let conn = handle(bits)?;
-    if stack.options(conn).is_some() { Ok(conn) } else { Err(cw_status::CW_STALE) }
+    if stack.options(conn).is_some() { Ok(conn) } else { Err(clw_status::CLW_STALE) }
 }
 
 /// # Safety
@@ -27,12 +27,12 @@ pub(crate) unsafe fn send<E: Env>(
     data: *const u8,
     len: usize,
     sent: *mut usize,
-) -> Result<(), cw_status> {
+) -> Result<(), clw_status> {
     is_there(sent)?;
     put(sent, 0);
     let taken = stack.send(conn, items(data, len)?)?;
     put(sent, taken);
-    if taken == 0 && len > 0 { Err(cw_status::CW_AGAIN) } else { Ok(()) }
+    if taken == 0 && len > 0 { Err(clw_status::CLW_AGAIN) } else { Ok(()) }
 }
 
 /// # Safety
@@ -43,7 +43,7 @@ pub(crate) unsafe fn recv<E: Env>(
     out: *mut u8,
     capacity: usize,
     len: *mut usize,
-) -> Result<(), cw_status> {
+) -> Result<(), clw_status> {
     is_there(len)?;
     put(len, 0);
     let out = items_mut(out, capacity)?;
@@ -72,7 +72,7 @@ pub(crate) unsafe fn peek<E: Env>(
     conn: ConnId,
     data: *mut *const u8,
     len: *mut usize,
-) -> Result<(), cw_status> {
+) -> Result<(), clw_status> {
     is_there(data)?;
     is_there(len)?;
     put(data, core::ptr::null());
@@ -87,22 +87,22 @@ pub(crate) unsafe fn peek<E: Env>(
 }
 
 /// Why there is nothing to read.
-fn nothing<E: Env>(stack: &Stack<E>, conn: ConnId) -> cw_status {
-    if stack.peer_closed(conn) { cw_status::CW_END } else { cw_status::CW_AGAIN }
+fn nothing<E: Env>(stack: &Stack<E>, conn: ConnId) -> clw_status {
+    if stack.peer_closed(conn) { clw_status::CLW_END } else { clw_status::CLW_AGAIN }
 }
 
-pub(crate) fn consumed<E: Env>(stack: &mut Stack<E>, conn: ConnId, len: usize) -> Result<(), cw_status> {
+pub(crate) fn consumed<E: Env>(stack: &mut Stack<E>, conn: ConnId, len: usize) -> Result<(), clw_status> {
     let unread = stack.unread(conn);
     match u32::try_from(len) {
         Ok(len) if len <= unread => {
             stack.consumed(conn, len);
             Ok(())
         }
-        _ => Err(cw_status::CW_RANGE),
+        _ => Err(clw_status::CLW_RANGE),
     }
 }
 
-pub(crate) fn shutdown<E: Env>(stack: &mut Stack<E>, conn: ConnId) -> Result<(), cw_status> {
+pub(crate) fn shutdown<E: Env>(stack: &mut Stack<E>, conn: ConnId) -> Result<(), clw_status> {
     Ok(stack.shutdown(conn)?)
 }
 
@@ -113,26 +113,26 @@ pub(crate) unsafe fn udp_recv<E: Env>(
     socket: UdpId,
     (out, capacity): (*mut u8, usize),
     len: *mut usize,
-    from: *mut cw_endpoint,
-) -> Result<(), cw_status> {
+    from: *mut clw_endpoint,
+) -> Result<(), clw_status> {
     is_there(len)?;
     put(len, 0);
     let out = items_mut(out, capacity)?;
-    stack.udp_local(socket).ok_or(cw_status::CW_STALE)?;
-    let datagram = stack.udp_recv(socket).ok_or(cw_status::CW_AGAIN)?;
+    stack.udp_local(socket).ok_or(clw_status::CLW_STALE)?;
+    let datagram = stack.udp_recv(socket).ok_or(clw_status::CLW_AGAIN)?;
     let count = datagram.payload.len().min(out.len());
     out[..count].copy_from_slice(&datagram.payload[..count]);
     put(len, datagram.payload.len());
     put(from, datagram.from.into());
-    if count < datagram.payload.len() { Err(cw_status::CW_TOO_LONG) } else { Ok(()) }
+    if count < datagram.payload.len() { Err(clw_status::CLW_TOO_LONG) } else { Ok(()) }
 }
 
-pub(crate) fn info<E: Env>(stack: &Stack<E>, conn: ConnId) -> Result<cw_conn_info, cw_status> {
-    let stale = cw_status::CW_STALE;
+pub(crate) fn info<E: Env>(stack: &Stack<E>, conn: ConnId) -> Result<clw_conn_info, clw_status> {
+    let stale = clw_status::CLW_STALE;
     let info = stack.info(conn).ok_or(stale)?;
-    Ok(cw_conn_info {
-        state: cw_state::from(info.state),
-        failure: stack.failure(conn).map_or(cw_status::CW_OK, cw_status::from),
+    Ok(clw_conn_info {
+        state: clw_state::from(info.state),
+        failure: stack.failure(conn).map_or(clw_status::CLW_OK, clw_status::from),
         local: stack.local(conn).ok_or(stale)?.into(),
         remote: stack.remote(conn).ok_or(stale)?.into(),
         peer_closed: stack.peer_closed(conn).into(),
@@ -153,20 +153,20 @@ pub(crate) fn info<E: Env>(stack: &Stack<E>, conn: ConnId) -> Result<cw_conn_inf
     })
 }
 
-impl From<State> for cw_state {
-    fn from(state: State) -> cw_state {
+impl From<State> for clw_state {
+    fn from(state: State) -> clw_state {
         match state {
-            State::Closed => cw_state::CW_STATE_CLOSED,
-            State::Listen => cw_state::CW_STATE_LISTEN,
-            State::SynSent => cw_state::CW_STATE_SYN_SENT,
-            State::SynReceived => cw_state::CW_STATE_SYN_RECEIVED,
-            State::Established => cw_state::CW_STATE_ESTABLISHED,
-            State::FinWait1 => cw_state::CW_STATE_FIN_WAIT_1,
-            State::FinWait2 => cw_state::CW_STATE_FIN_WAIT_2,
-            State::CloseWait => cw_state::CW_STATE_CLOSE_WAIT,
-            State::Closing => cw_state::CW_STATE_CLOSING,
-            State::LastAck => cw_state::CW_STATE_LAST_ACK,
-            State::TimeWait => cw_state::CW_STATE_TIME_WAIT,
+            State::Closed => clw_state::CLW_STATE_CLOSED,
+            State::Listen => clw_state::CLW_STATE_LISTEN,
+            State::SynSent => clw_state::CLW_STATE_SYN_SENT,
+            State::SynReceived => clw_state::CLW_STATE_SYN_RECEIVED,
+            State::Established => clw_state::CLW_STATE_ESTABLISHED,
+            State::FinWait1 => clw_state::CLW_STATE_FIN_WAIT_1,
+            State::FinWait2 => clw_state::CLW_STATE_FIN_WAIT_2,
+            State::CloseWait => clw_state::CLW_STATE_CLOSE_WAIT,
+            State::Closing => clw_state::CLW_STATE_CLOSING,
+            State::LastAck => clw_state::CLW_STATE_LAST_ACK,
+            State::TimeWait => clw_state::CLW_STATE_TIME_WAIT,
         }
     }
 }

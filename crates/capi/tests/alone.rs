@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// What the compiler may call wherever code is compiled, and what the header asks of the program.
 const ALLOWED: &[&str] =
-    &["bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen", "cw_need_memory", "cw_give_memory", "cw_panic"];
+    &["bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen", "clw_need_memory", "clw_give_memory", "clw_panic"];
 
 #[test]
 fn the_bare_library_needs_nothing_but_memcpy_and_what_the_program_gives_it() {
@@ -17,7 +17,7 @@ fn the_bare_library_needs_nothing_but_memcpy_and_what_the_program_gives_it() {
     let mut linker = Command::new("ld");
     linker.args(["-r", "--gc-sections", "--gc-keep-exported", "-o"]).arg(&*object);
     let names = world::interface();
-    assert!(names.len() > 30 && names.iter().all(|name| !name.starts_with("cw_host_")), "{names:?}");
+    assert!(names.len() > 30 && names.iter().all(|name| !name.starts_with("clw_host_")), "{names:?}");
     for name in &names {
         linker.args(["-u", name]);
     }

@@ -31,7 +31,7 @@ fn the_shared_library_does_the_same_and_exports_the_interface_and_nothing_else()
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let exported: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    let strange: Vec<_> = exported.iter().filter(|name| !name.starts_with("cw_")).collect();
+    let strange: Vec<_> = exported.iter().filter(|name| !name.starts_with("clw_")).collect();
     assert!(exported.len() > 60 && strange.is_empty(), "{strange:?}");
 }
 

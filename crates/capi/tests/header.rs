@@ -23,7 +23,7 @@ fn the_header_in_the_tree_is_current() {
         "{} is not current: run {WRITE}=1 cargo test -p clearway-capi --test header",
         path.display()
     );
-    for name in ["cw_stack_new", "cw_ingest", "cw_expire", "cw_emit", "cw_send", "cw_udp_send", "cw_host_run"] {
+    for name in ["clw_stack_new", "clw_ingest", "clw_expire", "clw_emit", "clw_send", "clw_udp_send", "clw_host_run"] {
         assert!(there.contains(&format!("{name}(")), "{name} is missing");
     }
 }

@@ -9,26 +9,26 @@ use clearway_base::{Handle, Instant, Slab};
 use clearway_engine::{App, Stores, Time};
 use clearway_proto::{ConnEvents, ConnId, Event, ListenerId, Stack, UdpEvents, UdpId};
 
-use super::cw_host;
-use crate::config::cw_config;
-use crate::status::cw_status;
+use super::clw_host;
+use crate::config::clw_config;
+use crate::status::clw_status;
 
 /// The program's functions for a listener and what it accepts, for a connection, or for a UDP socket. Any of them may be NULL. All of them may use the host they are
-/// given, but for `cw_host_step`, `cw_host_run`, `cw_host_free` and `cw_host_add_port`.
+/// given, but for `clw_host_step`, `clw_host_run`, `clw_host_free` and `clw_host_add_port`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct cw_handlers {
+pub struct clw_handlers {
     /// Somebody has connected; `conn` names the connection from now on, with the functions and the `ctx` of its listener.
-    pub accepted: Option<unsafe extern "C" fn(host: *mut cw_host, conn: u64, ctx: *mut c_void)>,
+    pub accepted: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, ctx: *mut c_void)>,
     /// The connection that the program began is there.
-    pub connected: Option<unsafe extern "C" fn(host: *mut cw_host, conn: u64, ctx: *mut c_void)>,
-    /// Bytes are there to be read, or the end of them (`CW_END`); for a UDP socket, datagrams.
-    pub readable: Option<unsafe extern "C" fn(host: *mut cw_host, handle: u64, ctx: *mut c_void)>,
+    pub connected: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, ctx: *mut c_void)>,
+    /// Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams.
+    pub readable: Option<unsafe extern "C" fn(host: *mut clw_host, handle: u64, ctx: *mut c_void)>,
     /// There is room again after a send was cut short.
-    pub writable: Option<unsafe extern "C" fn(host: *mut cw_host, handle: u64, ctx: *mut c_void)>,
-    /// The connection has ended, and the program did not end it: `CW_OK` when both sides were done. It is called once. Bytes
+    pub writable: Option<unsafe extern "C" fn(host: *mut clw_host, handle: u64, ctx: *mut c_void)>,
+    /// The connection has ended, and the program did not end it: `CLW_OK` when both sides were done. It is called once. Bytes
     /// that were not read can be read in it; afterwards they are lost and the handle is dead.
-    pub closed: Option<unsafe extern "C" fn(host: *mut cw_host, conn: u64, why: cw_status, ctx: *mut c_void)>,
+    pub closed: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, why: clw_status, ctx: *mut c_void)>,
     /// Handed to all of them.
     pub ctx: *mut c_void,
 }
@@ -37,19 +37,19 @@ pub struct cw_handlers {
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) conn: Option<ConnId>,
-    pub(super) handlers: cw_handlers,
+    pub(super) handlers: clw_handlers,
 }
 
 /// A listener or a UDP socket and its functions.
 #[derive(Clone, Copy)]
 pub(super) struct Post<T> {
     pub(super) id: Option<T>,
-    pub(super) handlers: cw_handlers,
+    pub(super) handlers: clw_handlers,
 }
 
 /// What the host's calls and the engine's application both use, on one thread.
 pub(crate) struct Shared {
-    pub(super) host: Cell<*mut cw_host>,
+    pub(super) host: Cell<*mut clw_host>,
     /// The stack while a callback runs.
     pub(super) stack: Cell<Option<NonNull<Stack<Stores>>>>,
     pub(super) now: Cell<Instant>,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(config: &cw_config) -> Shared {
+    pub(super) fn new(config: &clw_config) -> Shared {
         Shared {
             host: Cell::new(null_mut()),
             stack: Cell::new(None),
@@ -74,15 +74,15 @@ impl Shared {
     }
 
     /// The connection behind the program's number.
-    pub(super) fn conn(&self, bits: u64) -> Result<ConnId, cw_status> {
+    pub(super) fn conn(&self, bits: u64) -> Result<ConnId, clw_status> {
         let place = Handle::from_bits(bits).and_then(|handle| self.conns.borrow().get(handle).copied());
-        place.and_then(|place| place.conn).ok_or(cw_status::CW_STALE)
+        place.and_then(|place| place.conn).ok_or(clw_status::CLW_STALE)
     }
 
     /// The UDP socket behind the program's number.
-    pub(super) fn socket(&self, bits: u64) -> Result<UdpId, cw_status> {
+    pub(super) fn socket(&self, bits: u64) -> Result<UdpId, clw_status> {
         let post = Handle::from_bits(bits).and_then(|handle| self.sockets.borrow().get(handle).copied());
-        post.and_then(|post| post.id).ok_or(cw_status::CW_STALE)
+        post.and_then(|post| post.id).ok_or(clw_status::CLW_STALE)
     }
 
     /// Forgets a connection; its functions, the first time.
@@ -97,7 +97,7 @@ pub(super) struct Calls {
 }
 
 /// A function of the program's for a connection, if it is there.
-type Call = Option<unsafe extern "C" fn(*mut cw_host, u64, *mut c_void)>;
+type Call = Option<unsafe extern "C" fn(*mut clw_host, u64, *mut c_void)>;
 
 impl Calls {
     pub(super) fn new(shared: Rc<Shared>) -> Calls {
@@ -115,7 +115,7 @@ impl Calls {
         Handle::from_bits(bits).and_then(|handle| self.shared.conns.borrow().get(handle).copied())
     }
 
-    fn closed(&self, bits: u64, why: cw_status) {
+    fn closed(&self, bits: u64, why: clw_status) {
         let Some(Place { handlers, .. }) = self.place(bits) else { return };
         if let Some(closed) = handlers.closed {
             // SAFETY: as in `call`.
@@ -174,7 +174,7 @@ impl Calls {
         let over = what.has(ConnEvents::FAILED) || what.has(ConnEvents::CLOSED);
         if over && self.place(bits).is_some_and(is_this) {
             // SAFETY: as in `on_incoming`.
-            let why = unsafe { stack.as_ref() }.failure(conn).map_or(cw_status::CW_OK, cw_status::from);
+            let why = unsafe { stack.as_ref() }.failure(conn).map_or(clw_status::CLW_OK, clw_status::from);
             self.closed(bits, why);
             if self.shared.forget(bits).is_some() {
                 // SAFETY: as in `on_incoming`.
@@ -227,7 +227,7 @@ impl App<Stores> for Calls {
         self.shared.stack.set(Some(stack));
         let open: Vec<_> = self.shared.conns.borrow().iter().map(|(handle, _)| handle.to_bits()).collect();
         for bits in open {
-            self.closed(bits, cw_status::CW_STOPPED);
+            self.closed(bits, clw_status::CLW_STOPPED);
             if let Some(Place { conn: Some(conn), .. }) = self.shared.forget(bits) {
                 // SAFETY: as in `on_events`.
                 unsafe { &mut *stack.as_ptr() }.close(conn);

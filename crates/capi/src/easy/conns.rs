@@ -5,34 +5,34 @@ use std::ffi::c_void;
 use clearway_base::Handle;
 use clearway_proto::{ConnectSpec, ListenSpec, Table};
 
-use super::calls::{Place, Post, cw_handlers};
-use super::{cw_host, on_stack};
-use crate::config::cw_options;
+use super::calls::{Place, Post, clw_handlers};
+use super::{clw_host, on_stack};
+use crate::config::clw_options;
 use crate::memory::{is_there, put, read, read_or};
-use crate::status::cw_status;
-use crate::tcp::cw_conn_info;
-use crate::types::cw_endpoint;
+use crate::status::clw_status;
+use crate::tcp::clw_conn_info;
+use crate::types::clw_endpoint;
 use crate::verbs;
 
-/// Listens. What it accepts gets the same functions and the same `ctx`; `cw_host_set_ctx` changes that. NULL `options` are the defaults.
+/// Listens. What it accepts gets the same functions and the same `ctx`; `clw_host_set_ctx` changes that. NULL `options` are the defaults.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; so the functions in `handlers`.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_listen(
-    host: *mut cw_host,
-    local: *const cw_endpoint,
+pub unsafe extern "C" fn clw_host_listen(
+    host: *mut clw_host,
+    local: *const clw_endpoint,
     backlog: u32,
-    options: *const cw_options,
-    handlers: *const cw_handlers,
+    options: *const clw_options,
+    handlers: *const clw_handlers,
     listener: *mut u64,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, _, stack| {
         is_there(listener)?;
-        let options = cw_options::from_caller(options)?;
+        let options = clw_options::from_caller(options)?;
         let (local, handlers) = (read(local)?.into(), read(handlers)?);
-        let posted = shared.listeners.borrow_mut().insert(Post { id: None, handlers }).ok_or(cw_status::CW_FULL)?;
+        let posted = shared.listeners.borrow_mut().insert(Post { id: None, handlers }).ok_or(clw_status::CLW_FULL)?;
         let token = posted.to_bits();
         match stack.listen(ListenSpec { table: Table(0), local, v6_only: false, backlog, token, options }) {
             Ok(id) => {
@@ -56,10 +56,10 @@ pub unsafe extern "C" fn cw_host_listen(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_unlisten(host: *mut cw_host, listener: u64) -> cw_status {
+pub unsafe extern "C" fn clw_host_unlisten(host: *mut clw_host, listener: u64) -> clw_status {
     on_stack(host, |shared, _, stack| {
-        let handle = Handle::from_bits(listener).ok_or(cw_status::CW_STALE)?;
-        let post = shared.listeners.borrow_mut().remove(handle).ok_or(cw_status::CW_STALE)?;
+        let handle = Handle::from_bits(listener).ok_or(clw_status::CLW_STALE)?;
+        let post = shared.listeners.borrow_mut().remove(handle).ok_or(clw_status::CLW_STALE)?;
         post.id.into_iter().for_each(|id| stack.unlisten(id));
         Ok(())
     })
@@ -71,20 +71,20 @@ pub unsafe extern "C" fn cw_host_unlisten(host: *mut cw_host, listener: u64) -> 
 /// Pointers as the rules at the top say; so the functions in `handlers`.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_connect(
-    host: *mut cw_host,
-    local: *const cw_endpoint,
-    remote: *const cw_endpoint,
-    options: *const cw_options,
-    handlers: *const cw_handlers,
+pub unsafe extern "C" fn clw_host_connect(
+    host: *mut clw_host,
+    local: *const clw_endpoint,
+    remote: *const clw_endpoint,
+    options: *const clw_options,
+    handlers: *const clw_handlers,
     conn: *mut u64,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, now, stack| {
         is_there(conn)?;
-        let options = cw_options::from_caller(options)?;
+        let options = clw_options::from_caller(options)?;
         let (local, remote) = (read_or(local).map(Into::into), read(remote)?.into());
         let handlers = read(handlers)?;
-        let place = shared.conns.borrow_mut().insert(Place { conn: None, handlers }).ok_or(cw_status::CW_FULL)?;
+        let place = shared.conns.borrow_mut().insert(Place { conn: None, handlers }).ok_or(clw_status::CLW_FULL)?;
         let token = place.to_bits();
         match stack.connect(now, ConnectSpec { table: Table(0), local, remote, token, options }) {
             Ok(id) => {
@@ -108,79 +108,79 @@ pub unsafe extern "C" fn cw_host_connect(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_set_ctx(host: *mut cw_host, conn: u64, ctx: *mut c_void) -> cw_status {
+pub unsafe extern "C" fn clw_host_set_ctx(host: *mut clw_host, conn: u64, ctx: *mut c_void) -> clw_status {
     on_stack(host, |shared, _, _| {
-        let handle = Handle::from_bits(conn).ok_or(cw_status::CW_STALE)?;
+        let handle = Handle::from_bits(conn).ok_or(clw_status::CLW_STALE)?;
         let mut conns = shared.conns.borrow_mut();
-        conns.get_mut(handle).ok_or(cw_status::CW_STALE)?.handlers.ctx = ctx;
+        conns.get_mut(handle).ok_or(clw_status::CLW_STALE)?.handlers.ctx = ctx;
         Ok(())
     })
 }
 
-/// As `cw_send`; `writable` is called when there is room again.
+/// As `clw_send`; `writable` is called when there is room again.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_send(
-    host: *mut cw_host,
+pub unsafe extern "C" fn clw_host_send(
+    host: *mut clw_host,
     conn: u64,
     data: *const u8,
     len: usize,
     sent: *mut usize,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::send(stack, shared.conn(conn)?, data, len, sent))
 }
 
-/// As `cw_recv`.
+/// As `clw_recv`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_recv(
-    host: *mut cw_host,
+pub unsafe extern "C" fn clw_host_recv(
+    host: *mut clw_host,
     conn: u64,
     out: *mut u8,
     capacity: usize,
     len: *mut usize,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::recv(stack, shared.conn(conn)?, out, capacity, len))
 }
 
-/// As `cw_peek`.
+/// As `clw_peek`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_peek(
-    host: *mut cw_host,
+pub unsafe extern "C" fn clw_host_peek(
+    host: *mut clw_host,
     conn: u64,
     data: *mut *const u8,
     len: *mut usize,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::peek(stack, shared.conn(conn)?, data, len))
 }
 
-/// As `cw_consumed`.
+/// As `clw_consumed`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_consumed(host: *mut cw_host, conn: u64, len: usize) -> cw_status {
+pub unsafe extern "C" fn clw_host_consumed(host: *mut clw_host, conn: u64, len: usize) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::consumed(stack, shared.conn(conn)?, len))
 }
 
-/// As `cw_shutdown`.
+/// As `clw_shutdown`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_shutdown(host: *mut cw_host, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_host_shutdown(host: *mut clw_host, conn: u64) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::shutdown(stack, shared.conn(conn)?))
 }
 
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn cw_host_shutdown(host: *mut cw_host, conn: u64) -> cw_s
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_close(host: *mut cw_host, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_host_close(host: *mut clw_host, conn: u64) -> clw_status {
     on_stack(host, |shared, _, stack| {
         let id = shared.conn(conn)?;
         shared.forget(conn);
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn cw_host_close(host: *mut cw_host, conn: u64) -> cw_stat
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_abort(host: *mut cw_host, conn: u64) -> cw_status {
+pub unsafe extern "C" fn clw_host_abort(host: *mut clw_host, conn: u64) -> clw_status {
     on_stack(host, |shared, _, stack| {
         let id = shared.conn(conn)?;
         shared.forget(conn);
@@ -214,28 +214,36 @@ pub unsafe extern "C" fn cw_host_abort(host: *mut cw_host, conn: u64) -> cw_stat
     })
 }
 
-/// As `cw_set_options`.
+/// As `clw_set_options`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_set_options(host: *mut cw_host, conn: u64, options: *const cw_options) -> cw_status {
+pub unsafe extern "C" fn clw_host_set_options(
+    host: *mut clw_host,
+    conn: u64,
+    options: *const clw_options,
+) -> clw_status {
     on_stack(host, |shared, _, stack| {
         is_there(options)?;
-        let options = cw_options::from_caller(options)?;
+        let options = clw_options::from_caller(options)?;
         stack.set_options(shared.conn(conn)?, options);
         Ok(())
     })
 }
 
-/// As `cw_conn_info_get`.
+/// As `clw_conn_info_get`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_conn_info_get(host: *mut cw_host, conn: u64, info: *mut cw_conn_info) -> cw_status {
+pub unsafe extern "C" fn clw_host_conn_info_get(
+    host: *mut clw_host,
+    conn: u64,
+    info: *mut clw_conn_info,
+) -> clw_status {
     on_stack(host, |shared, _, stack| {
         is_there(info)?;
         put(info, verbs::info(stack, shared.conn(conn)?)?);

@@ -3,11 +3,11 @@
 use clearway_base::Handle;
 use clearway_proto::{Table, UdpSpec};
 
-use super::calls::{Post, cw_handlers};
-use super::{cw_host, on_stack};
+use super::calls::{Post, clw_handlers};
+use super::{clw_host, on_stack};
 use crate::memory::{is_there, items, put, read, read_or};
-use crate::status::cw_status;
-use crate::types::cw_endpoint;
+use crate::status::clw_status;
+use crate::types::clw_endpoint;
 use crate::verbs;
 
 /// Makes a UDP socket; of its functions `readable` and `writable` are called.
@@ -16,16 +16,16 @@ use crate::verbs;
 /// Pointers as the rules at the top say; so the functions in `handlers`.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_udp_bind(
-    host: *mut cw_host,
-    local: *const cw_endpoint,
-    handlers: *const cw_handlers,
+pub unsafe extern "C" fn clw_host_udp_bind(
+    host: *mut clw_host,
+    local: *const clw_endpoint,
+    handlers: *const clw_handlers,
     socket: *mut u64,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, _, stack| {
         is_there(socket)?;
         let (local, handlers) = (read(local)?.into(), read(handlers)?);
-        let posted = shared.sockets.borrow_mut().insert(Post { id: None, handlers }).ok_or(cw_status::CW_FULL)?;
+        let posted = shared.sockets.borrow_mut().insert(Post { id: None, handlers }).ok_or(clw_status::CLW_FULL)?;
         let token = posted.to_bits();
         match stack.udp_bind(UdpSpec { table: Table(0), local, token, v6_only: false }) {
             Ok(id) => {
@@ -43,49 +43,49 @@ pub unsafe extern "C" fn cw_host_udp_bind(
     })
 }
 
-/// As `cw_udp_send`; `to` must be there.
+/// As `clw_udp_send`; `to` must be there.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_udp_send(
-    host: *mut cw_host,
+pub unsafe extern "C" fn clw_host_udp_send(
+    host: *mut clw_host,
     socket: u64,
-    to: *const cw_endpoint,
+    to: *const clw_endpoint,
     data: *const u8,
     len: usize,
-) -> cw_status {
+) -> clw_status {
     on_stack(host, |shared, _, stack| {
-        let to = read_or(to).ok_or(cw_status::CW_NULL)?;
+        let to = read_or(to).ok_or(clw_status::CLW_NULL)?;
         Ok(stack.udp_send(shared.socket(socket)?, Some(to.into()), None, items(data, len)?)?)
     })
 }
 
-/// As `cw_udp_recv`.
+/// As `clw_udp_recv`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_udp_recv(
-    host: *mut cw_host,
+pub unsafe extern "C" fn clw_host_udp_recv(
+    host: *mut clw_host,
     socket: u64,
     out: *mut u8,
     capacity: usize,
     len: *mut usize,
-    from: *mut cw_endpoint,
-) -> cw_status {
+    from: *mut clw_endpoint,
+) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::udp_recv(stack, shared.socket(socket)?, (out, capacity), len, from))
 }
 
-/// As `cw_udp_close`.
+/// As `clw_udp_close`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cw_host_udp_close(host: *mut cw_host, socket: u64) -> cw_status {
+pub unsafe extern "C" fn clw_host_udp_close(host: *mut clw_host, socket: u64) -> clw_status {
     on_stack(host, |shared, _, stack| {
         let id = shared.socket(socket)?;
         Handle::from_bits(socket).and_then(|handle| shared.sockets.borrow_mut().remove(handle));

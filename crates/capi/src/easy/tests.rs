@@ -7,20 +7,20 @@ use super::calls::*;
 use super::conns::*;
 use super::datagrams::*;
 use super::*;
-use crate::tcp::{cw_conn_info, cw_state};
-use crate::types::{cw_endpoint, cw_ipv4};
-use cw_status::*;
+use crate::tcp::{clw_conn_info, clw_state};
+use crate::types::{clw_endpoint, clw_ipv4};
+use clw_status::*;
 
 /// What the callbacks have seen, and how they behave.
 #[derive(Default)]
 struct Seen {
     accepted: Vec<u64>,
     connected: u32,
-    closed: Vec<(u64, cw_status)>,
+    closed: Vec<(u64, clw_status)>,
     came: Vec<u8>,
     datagrams: Vec<Vec<u8>>,
     /// What forbidden calls out of callbacks answered.
-    forbidden: Vec<cw_status>,
+    forbidden: Vec<clw_status>,
     close_at_once: bool,
     stop_when_closed: bool,
 }
@@ -33,98 +33,98 @@ unsafe fn seen<'a>(ctx: *mut c_void) -> &'a mut Seen {
 
 /// # Safety
 /// As the header says of callbacks.
-unsafe extern "C" fn accepted(host: *mut cw_host, conn: u64, ctx: *mut c_void) {
+unsafe extern "C" fn accepted(host: *mut clw_host, conn: u64, ctx: *mut c_void) {
     let seen = seen(ctx);
     seen.accepted.push(conn);
-    seen.forbidden.extend([cw_host_step(host, 0), cw_host_run(host), cw_host_free(host)]);
-    seen.forbidden.push(cw_host_add_port(host, c"loop".as_ptr(), &mut 0));
+    seen.forbidden.extend([clw_host_step(host, 0), clw_host_run(host), clw_host_free(host)]);
+    seen.forbidden.push(clw_host_add_port(host, c"loop".as_ptr(), &mut 0));
     if seen.close_at_once {
-        assert_eq!(cw_host_close(host, conn), CW_OK);
-        assert_eq!(cw_host_close(host, conn), CW_STALE);
+        assert_eq!(clw_host_close(host, conn), CLW_OK);
+        assert_eq!(clw_host_close(host, conn), CLW_STALE);
     }
 }
 
 /// # Safety
 /// As the header says of callbacks.
-unsafe extern "C" fn connected(host: *mut cw_host, conn: u64, ctx: *mut c_void) {
+unsafe extern "C" fn connected(host: *mut clw_host, conn: u64, ctx: *mut c_void) {
     seen(ctx).connected += 1;
     let mut sent = 0;
-    assert_eq!(cw_host_send(host, conn, b"hello".as_ptr(), 5, &mut sent), CW_OK);
-    assert_eq!((sent, cw_host_shutdown(host, conn)), (5, CW_OK));
+    assert_eq!(clw_host_send(host, conn, b"hello".as_ptr(), 5, &mut sent), CLW_OK);
+    assert_eq!((sent, clw_host_shutdown(host, conn)), (5, CLW_OK));
 }
 
 /// Echoes, and closes behind the end.
 ///
 /// # Safety
 /// As the header says of callbacks.
-unsafe extern "C" fn echo(host: *mut cw_host, conn: u64, ctx: *mut c_void) {
+unsafe extern "C" fn echo(host: *mut clw_host, conn: u64, ctx: *mut c_void) {
     let (mut data, mut len, mut sent) = (null(), 0, 0);
     loop {
-        match cw_host_peek(host, conn, &mut data, &mut len) {
-            CW_OK => {
-                assert_eq!(cw_host_send(host, conn, data, len, &mut sent), CW_OK);
-                assert_eq!(cw_host_consumed(host, conn, sent), CW_OK);
+        match clw_host_peek(host, conn, &mut data, &mut len) {
+            CLW_OK => {
+                assert_eq!(clw_host_send(host, conn, data, len, &mut sent), CLW_OK);
+                assert_eq!(clw_host_consumed(host, conn, sent), CLW_OK);
             }
-            CW_END => {
-                assert_eq!(cw_host_shutdown(host, conn), CW_OK);
+            CLW_END => {
+                assert_eq!(clw_host_shutdown(host, conn), CLW_OK);
                 // The end is told again with the close; it is no error to have shut down before.
                 return seen(ctx).accepted.retain(|&known| known != conn);
             }
-            other => return assert_eq!(other, CW_AGAIN),
+            other => return assert_eq!(other, CLW_AGAIN),
         }
     }
 }
 
 /// # Safety
 /// As the header says of callbacks.
-unsafe extern "C" fn collect(host: *mut cw_host, conn: u64, ctx: *mut c_void) {
+unsafe extern "C" fn collect(host: *mut clw_host, conn: u64, ctx: *mut c_void) {
     let (mut room, mut len) = ([0; 3], 0);
-    while cw_host_recv(host, conn, room.as_mut_ptr(), room.len(), &mut len) == CW_OK {
+    while clw_host_recv(host, conn, room.as_mut_ptr(), room.len(), &mut len) == CLW_OK {
         seen(ctx).came.extend_from_slice(&room[..len]);
     }
 }
 
 /// # Safety
 /// As the header says of callbacks.
-unsafe extern "C" fn closed(host: *mut cw_host, conn: u64, why: cw_status, ctx: *mut c_void) {
+unsafe extern "C" fn closed(host: *mut clw_host, conn: u64, why: clw_status, ctx: *mut c_void) {
     let seen = seen(ctx);
     seen.closed.push((conn, why));
     if seen.stop_when_closed {
-        assert_eq!(cw_host_stop(host), CW_OK);
+        assert_eq!(clw_host_stop(host), CLW_OK);
     }
 }
 
 /// # Safety
 /// As the header says of callbacks.
-unsafe extern "C" fn datagrams(host: *mut cw_host, socket: u64, ctx: *mut c_void) {
+unsafe extern "C" fn datagrams(host: *mut clw_host, socket: u64, ctx: *mut c_void) {
     let (mut room, mut len) = ([0; 64], 0);
-    let mut from = cw_endpoint { addr: cw_ipv4(0, 0, 0, 0), port: 0 };
-    while cw_host_udp_recv(host, socket, room.as_mut_ptr(), room.len(), &mut len, &mut from) == CW_OK {
+    let mut from = clw_endpoint { addr: clw_ipv4(0, 0, 0, 0), port: 0 };
+    while clw_host_udp_recv(host, socket, room.as_mut_ptr(), room.len(), &mut len, &mut from) == CLW_OK {
         seen(ctx).datagrams.push(room[..len].to_vec());
     }
 }
 
-fn here(port: u16) -> cw_endpoint {
-    cw_endpoint { addr: cw_ipv4(10, 0, 0, 1), port }
+fn here(port: u16) -> clw_endpoint {
+    clw_endpoint { addr: clw_ipv4(10, 0, 0, 1), port }
 }
 
-fn handlers(seen: &mut Seen) -> cw_handlers {
+fn handlers(seen: &mut Seen) -> clw_handlers {
     let ctx = std::ptr::from_mut(seen).cast();
-    cw_handlers { accepted: None, connected: None, readable: None, writable: None, closed: Some(closed), ctx }
+    clw_handlers { accepted: None, connected: None, readable: None, writable: None, closed: Some(closed), ctx }
 }
 
 /// A host with a loopback that has the address.
 ///
 /// # Safety
 /// It is freed by whoever asked for it.
-unsafe fn host() -> *mut cw_host {
+unsafe fn host() -> *mut clw_host {
     let mut host = null_mut();
     let mut iface = 9;
-    let config = cw_config { connections: 64, listeners: 4, udp_sockets: 4, ..cw_config::default() };
-    assert_eq!(cw_host_new(&config, &mut host), CW_OK);
-    assert_eq!(cw_host_add_port(host, c"loop".as_ptr(), &mut iface), CW_OK);
+    let config = clw_config { connections: 64, listeners: 4, udp_sockets: 4, ..clw_config::default() };
+    assert_eq!(clw_host_new(&config, &mut host), CLW_OK);
+    assert_eq!(clw_host_add_port(host, c"loop".as_ptr(), &mut iface), CLW_OK);
     assert_eq!(iface, 0);
-    assert_eq!(cw_host_add_address(host, 0, c"10.0.0.1/24".as_ptr()), CW_OK);
+    assert_eq!(clw_host_add_address(host, 0, c"10.0.0.1/24".as_ptr()), CLW_OK);
     host
 }
 
@@ -135,22 +135,22 @@ fn a_host_talks_to_itself_and_ends_when_a_callback_stops_it() {
     unsafe {
         let host = host();
         let (mut listener, mut conn) = (0, 0);
-        let serving = cw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
-        assert_eq!(cw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CW_OK);
-        assert_eq!(cw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CW_IN_USE);
-        let asking = cw_handlers { connected: Some(connected), readable: Some(collect), ..handlers(&mut client) };
-        assert_eq!(cw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CW_OK);
-        assert_eq!(cw_host_run(host), CW_OK);
-        assert_eq!(cw_host_run(host), CW_OK, "it is over");
-        assert_eq!(cw_host_step(host, 0), CW_STOPPED);
-        let mut counters = cw_counters::default();
-        assert_eq!(cw_host_counters_get(host, &mut counters), CW_OK);
+        let serving = clw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
+        assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_OK);
+        assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_IN_USE);
+        let asking = clw_handlers { connected: Some(connected), readable: Some(collect), ..handlers(&mut client) };
+        assert_eq!(clw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CLW_OK);
+        assert_eq!(clw_host_run(host), CLW_OK);
+        assert_eq!(clw_host_run(host), CLW_OK, "it is over");
+        assert_eq!(clw_host_step(host, 0), CLW_STOPPED);
+        let mut counters = clw_counters::default();
+        assert_eq!(clw_host_counters_get(host, &mut counters), CLW_OK);
         assert!(counters.packets_in > 4 && counters.dropped == 0, "{counters:?}");
-        assert_eq!(cw_host_free(host), CW_OK);
+        assert_eq!(clw_host_free(host), CLW_OK);
         assert_eq!((client.connected, &client.came[..]), (1, &b"hello"[..]));
-        assert_eq!(client.closed.first(), Some(&(conn, CW_OK)));
+        assert_eq!(client.closed.first(), Some(&(conn, CLW_OK)));
     }
-    assert_eq!(server.forbidden, [CW_BUSY; 4]);
+    assert_eq!(server.forbidden, [CLW_BUSY; 4]);
     assert_eq!(server.closed.len(), 1, "{:?}", server.closed);
 }
 
@@ -161,22 +161,22 @@ fn a_connection_that_is_closed_as_it_is_accepted_hears_nothing_more() {
     unsafe {
         let host = host();
         let (mut listener, mut conn) = (0, 0);
-        let serving = cw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
-        assert_eq!(cw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CW_OK);
-        let asking = cw_handlers { connected: Some(connected), ..handlers(&mut client) };
-        assert_eq!(cw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CW_OK);
+        let serving = clw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
+        assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_OK);
+        let asking = clw_handlers { connected: Some(connected), ..handlers(&mut client) };
+        assert_eq!(clw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CLW_OK);
         for _ in 0..1_000 {
-            assert_eq!(cw_host_step(host, 1), CW_OK);
+            assert_eq!(clw_host_step(host, 1), CLW_OK);
             if !client.closed.is_empty() {
                 break;
             }
         }
-        assert_eq!(cw_host_free(host), CW_OK);
+        assert_eq!(clw_host_free(host), CLW_OK);
     }
     assert_eq!(server.accepted.len(), 1);
     assert!(server.closed.is_empty(), "the program closed it itself");
     // The peer sent into what nobody reads any more.
-    assert_eq!(client.closed.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [CW_RESET]);
+    assert_eq!(client.closed.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [CLW_RESET]);
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn connections_that_are_open_when_a_host_is_freed_hear_that_it_was_stopped() {
     // SAFETY: as above.
     unsafe {
         let host = host();
-        let nobody = cw_endpoint { addr: cw_ipv4(10, 0, 0, 9), port: 80 };
-        let (mut conn, mut info) = (0, std::mem::zeroed::<cw_conn_info>());
-        assert_eq!(cw_host_connect(host, null(), &nobody, null(), &handlers(&mut client), &mut conn), CW_OK);
-        assert_eq!(cw_host_conn_info_get(host, conn, &mut info), CW_OK);
-        assert_eq!(info.state, cw_state::CW_STATE_SYN_SENT);
-        assert_eq!(cw_host_step(host, 0), CW_OK);
-        assert_eq!(cw_host_free(host), CW_OK);
-        assert_eq!(client.closed, [(conn, CW_STOPPED)]);
+        let nobody = clw_endpoint { addr: clw_ipv4(10, 0, 0, 9), port: 80 };
+        let (mut conn, mut info) = (0, std::mem::zeroed::<clw_conn_info>());
+        assert_eq!(clw_host_connect(host, null(), &nobody, null(), &handlers(&mut client), &mut conn), CLW_OK);
+        assert_eq!(clw_host_conn_info_get(host, conn, &mut info), CLW_OK);
+        assert_eq!(info.state, clw_state::CLW_STATE_SYN_SENT);
+        assert_eq!(clw_host_step(host, 0), CLW_OK);
+        assert_eq!(clw_host_free(host), CLW_OK);
+        assert_eq!(client.closed, [(conn, CLW_STOPPED)]);
     }
 }
 
@@ -203,12 +203,12 @@ fn a_refused_connection_is_closed_with_the_reason_and_its_handle_is_stale() {
     unsafe {
         let host = host();
         let mut conn = 0;
-        assert_eq!(cw_host_connect(host, null(), &here(9), null(), &handlers(&mut client), &mut conn), CW_OK);
-        assert_eq!(cw_host_run(host), CW_OK);
-        assert_eq!(client.closed, [(conn, CW_REFUSED)]);
-        assert_eq!(cw_host_abort(host, conn), CW_STALE);
-        assert_eq!(cw_host_set_ctx(host, conn, null_mut()), CW_STALE);
-        assert_eq!(cw_host_free(host), CW_OK);
+        assert_eq!(clw_host_connect(host, null(), &here(9), null(), &handlers(&mut client), &mut conn), CLW_OK);
+        assert_eq!(clw_host_run(host), CLW_OK);
+        assert_eq!(client.closed, [(conn, CLW_REFUSED)]);
+        assert_eq!(clw_host_abort(host, conn), CLW_STALE);
+        assert_eq!(clw_host_set_ctx(host, conn, null_mut()), CLW_STALE);
+        assert_eq!(clw_host_free(host), CLW_OK);
     }
 }
 
@@ -219,20 +219,20 @@ fn datagrams_come_to_their_callback() {
     unsafe {
         let host = host();
         let (mut one, mut two) = (0, 0);
-        let listening = cw_handlers { readable: Some(datagrams), ..handlers(&mut seen) };
-        assert_eq!(cw_host_udp_bind(host, &here(53), &listening, &mut one), CW_OK);
-        assert_eq!(cw_host_udp_bind(host, &here(0), &handlers(&mut Seen::default()), &mut two), CW_OK);
-        assert_eq!(cw_host_udp_send(host, two, &here(53), b"who".as_ptr(), 3), CW_OK);
-        assert_eq!(cw_host_udp_send(host, two, null(), b"who".as_ptr(), 3), CW_NULL);
+        let listening = clw_handlers { readable: Some(datagrams), ..handlers(&mut seen) };
+        assert_eq!(clw_host_udp_bind(host, &here(53), &listening, &mut one), CLW_OK);
+        assert_eq!(clw_host_udp_bind(host, &here(0), &handlers(&mut Seen::default()), &mut two), CLW_OK);
+        assert_eq!(clw_host_udp_send(host, two, &here(53), b"who".as_ptr(), 3), CLW_OK);
+        assert_eq!(clw_host_udp_send(host, two, null(), b"who".as_ptr(), 3), CLW_NULL);
         for _ in 0..1_000 {
-            assert_eq!(cw_host_step(host, 1), CW_OK);
+            assert_eq!(clw_host_step(host, 1), CLW_OK);
             if !seen.datagrams.is_empty() {
                 break;
             }
         }
-        assert_eq!(cw_host_udp_close(host, one), CW_OK);
-        assert_eq!(cw_host_udp_close(host, one), CW_STALE);
-        assert_eq!(cw_host_free(host), CW_OK);
+        assert_eq!(clw_host_udp_close(host, one), CLW_OK);
+        assert_eq!(clw_host_udp_close(host, one), CLW_STALE);
+        assert_eq!(clw_host_free(host), CLW_OK);
     }
     assert_eq!(seen.datagrams, [b"who".to_vec()]);
 }
@@ -242,21 +242,21 @@ fn what_is_wrong_with_a_port_is_told_as_a_sentence() {
     // SAFETY: as above.
     unsafe {
         let host = host();
-        assert_eq!(cw_host_add_port(host, c"cable:7".as_ptr(), &mut 0), CW_DEVICE);
-        let sentence = CStr::from_ptr(cw_host_error(host)).to_str().unwrap().to_owned();
+        assert_eq!(clw_host_add_port(host, c"cable:7".as_ptr(), &mut 0), CLW_DEVICE);
+        let sentence = CStr::from_ptr(clw_host_error(host)).to_str().unwrap().to_owned();
         assert!(sentence.contains("cable"), "{sentence}");
-        assert_eq!(cw_host_add_port(host, null(), &mut 0), CW_NULL);
-        assert_eq!(cw_host_add_port(host, c"\xff".as_ptr(), &mut 0), CW_INVALID);
-        assert_eq!(cw_host_add_address(host, 5, c"10.0.1.1/24".as_ptr()), CW_NO_INTERFACE);
-        assert_eq!(cw_host_add_address(host, 0, c"10.0.1.1".as_ptr()), CW_INVALID);
-        assert_eq!(cw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()), CW_OK);
-        assert_eq!(cw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()), CW_EXISTS);
-        assert_eq!(cw_host_free(host), CW_OK);
-        assert_eq!(cw_host_free(null_mut()), CW_OK);
-        assert_eq!(cw_host_stop(null_mut()), CW_NULL);
-        assert_eq!(cw_host_step(null_mut(), 0), CW_NULL);
-        assert_eq!(cw_host_new(null(), null_mut()), CW_NULL);
-        assert!(!CStr::from_ptr(cw_host_error(null())).is_empty());
+        assert_eq!(clw_host_add_port(host, null(), &mut 0), CLW_NULL);
+        assert_eq!(clw_host_add_port(host, c"\xff".as_ptr(), &mut 0), CLW_INVALID);
+        assert_eq!(clw_host_add_address(host, 5, c"10.0.1.1/24".as_ptr()), CLW_NO_INTERFACE);
+        assert_eq!(clw_host_add_address(host, 0, c"10.0.1.1".as_ptr()), CLW_INVALID);
+        assert_eq!(clw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()), CLW_OK);
+        assert_eq!(clw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()), CLW_EXISTS);
+        assert_eq!(clw_host_free(host), CLW_OK);
+        assert_eq!(clw_host_free(null_mut()), CLW_OK);
+        assert_eq!(clw_host_stop(null_mut()), CLW_NULL);
+        assert_eq!(clw_host_step(null_mut(), 0), CLW_NULL);
+        assert_eq!(clw_host_new(null(), null_mut()), CLW_NULL);
+        assert!(!CStr::from_ptr(clw_host_error(null())).is_empty());
     }
 }
 
@@ -267,9 +267,9 @@ fn another_thread_ends_a_run() {
         let host = host();
         let address = host as usize;
         // Any thread may stop a host.
-        let stopping = std::thread::spawn(move || cw_host_stop(address as *const cw_host));
-        assert_eq!(cw_host_run(host), CW_OK);
-        assert_eq!(stopping.join().unwrap(), CW_OK);
-        assert_eq!(cw_host_free(host), CW_OK);
+        let stopping = std::thread::spawn(move || clw_host_stop(address as *const clw_host));
+        assert_eq!(clw_host_run(host), CLW_OK);
+        assert_eq!(stopping.join().unwrap(), CLW_OK);
+        assert_eq!(clw_host_free(host), CLW_OK);
     }
 }

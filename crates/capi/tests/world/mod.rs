@@ -118,7 +118,7 @@ pub(crate) fn interface() -> Vec<String> {
     for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#', '}'])) {
         let Some((before, _)) = line.split_once('(') else { continue };
         let name = before.rsplit([' ', '*']).next().unwrap_or_default();
-        if name.starts_with("cw_") && !name.starts_with("cw_host_") {
+        if name.starts_with("clw_") && !name.starts_with("clw_host_") {
             names.push(name.to_owned());
         }
     }
