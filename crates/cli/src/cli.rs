@@ -95,7 +95,7 @@ pub(crate) fn version_text() -> String {
 }
 
 fn version() -> anyhow::Result<()> {
-    let dpdk = clearway_ports::dpdk_version().map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
+    let dpdk = clearway_ports::dpdk::version().map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
     writeln!(std::io::stdout(), "{}\nports: tap:NAME tun:NAME loop pcap:FILE{dpdk}", version_text())?;
     Ok(())
 }

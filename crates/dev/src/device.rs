@@ -10,6 +10,15 @@ use clearway_wire::eth;
 
 use crate::{DevCounters, DevError};
 
+/// How many buffers a driver has, and how many of them are free. Those that lie in a device's rings are not free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverBuffers {
+    /// All of them.
+    pub count: usize,
+    /// Those that nobody has.
+    pub free: usize,
+}
+
 /// One queue of one port, used by one thread.
 ///
 /// A turn of the owner's loop is: [`set_now`](Dev::set_now), [`rx`](Dev::rx), any number of [`reserve`](Dev::reserve) and
@@ -76,6 +85,11 @@ pub trait Dev {
         Vec::new()
     }
 
+    /// The buffers that the driver has for this queue besides those of the thread's pool; None when there are none.
+    fn driver_buffers(&self) -> Option<DriverBuffers> {
+        None
+    }
+
     /// Tells the time of this turn to devices that keep time (captures, delays). Others ignore it.
     fn set_now(&mut self, now: Instant) {
         let _ = now;
@@ -132,6 +146,9 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     fn driver_counters(&self) -> Vec<(String, u64)> {
         (**self).driver_counters()
     }
+    fn driver_buffers(&self) -> Option<DriverBuffers> {
+        (**self).driver_buffers()
+    }
     fn set_now(&mut self, now: Instant) {
         (**self).set_now(now);
     }
@@ -169,6 +186,10 @@ macro_rules! same_link_as_below {
 
         fn driver_counters(&self) -> Vec<(String, u64)> {
             self.below.driver_counters()
+        }
+
+        fn driver_buffers(&self) -> Option<$crate::DriverBuffers> {
+            self.below.driver_buffers()
         }
     };
 }

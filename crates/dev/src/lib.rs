@@ -27,7 +27,7 @@ mod test_frames;
 
 pub use absent::Absent;
 pub use counters::{DevCounters, RxDrop, TxDrop};
-pub use device::{Dev, Mac};
+pub use device::{Dev, DriverBuffers, Mac};
 pub use error::DevError;
 pub use fault::{Fault, FaultCounts, FaultSpec, Impairment};
 pub use filter::FrameFilter;

@@ -18,6 +18,7 @@
 #include <rte_interrupts.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
+#include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
@@ -592,6 +593,23 @@ uint32_t cw_tx(uint16_t port, uint16_t queue, const struct cw_out *out, uint32_t
 		*bad = 1;
 	}
 	return sent;
+}
+
+void cw_memory(uint64_t *bytes, uint64_t *free)
+{
+	struct rte_malloc_socket_stats stats;
+
+	for (unsigned int i = 0; i < rte_socket_count(); i++) {
+		if (rte_malloc_get_socket_stats(rte_socket_id_by_idx(i), &stats) == 0) {
+			*bytes += stats.heap_totalsz_bytes;
+			*free += stats.heap_freesz_bytes;
+		}
+	}
+}
+
+uint32_t cw_buffers(const void *pool)
+{
+	return ((const struct rte_mempool *)pool)->size;
 }
 
 uint32_t cw_free_buffers(const void *pool)

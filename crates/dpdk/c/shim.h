@@ -138,6 +138,8 @@ void cw_drop(void *mbuf);
 uint32_t cw_rooms(void *pool, struct cw_room *rooms, uint32_t count);
 void *cw_chain(void *pool, const uint8_t *from, uint32_t len);
 uint32_t cw_tx(uint16_t port, uint16_t queue, const struct cw_out *out, uint32_t count, uint32_t *bad);
+void cw_memory(uint64_t *bytes, uint64_t *free);
+uint32_t cw_buffers(const void *pool);
 uint32_t cw_free_buffers(const void *pool);
 
 void *cw_box_make(const char *name, uint32_t slots, int socket);

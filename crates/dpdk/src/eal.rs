@@ -39,6 +39,13 @@ pub fn version() -> String {
     sys::version()
 }
 
+/// Whether DPDK's memory is in huge pages, how many bytes it has, and how many of them are free; None when it does not run.
+pub fn memory() -> Option<(bool, u64, u64)> {
+    let huge = uses_huge_pages()?;
+    let (bytes, free) = sys::memory();
+    Some((huge, bytes, free))
+}
+
 /// Whether DPDK's memory is in huge pages; None when it was not started.
 pub(crate) fn uses_huge_pages() -> Option<bool> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner).map(|started| started.huge)

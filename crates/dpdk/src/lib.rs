@@ -13,6 +13,6 @@ mod steer;
 mod sys;
 mod wake;
 
-pub use eal::version;
+pub use eal::{memory, version};
 pub use open::{DpdkFd, Share, open};
 pub use queue::DpdkQueue;

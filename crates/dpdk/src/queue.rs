@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::device::max_frame;
-use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+use clearway_dev::{Dev, DevCounters, DevError, DriverBuffers, FramePool, Mac, RxDrop, TxDrop};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use crate::open::DpdkFd;
@@ -128,11 +128,6 @@ impl DpdkQueue {
     pub fn into_fd(self) -> DpdkFd {
         let DpdkQueue { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts, .. } = self;
         DpdkFd { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts }
-    }
-
-    /// Buffers of DPDK's that are free in this queue's pool.
-    pub fn free_buffers(&self) -> usize {
-        self.device.free_buffers(self.core)
     }
 
     /// Takes what other cores have received for this one, then what comes on its own queue. Answers whether there was anything.
@@ -449,6 +444,10 @@ impl Dev for DpdkQueue {
         let mut counters = self.device.xstats();
         counters.retain(|(_, count)| *count > 0);
         counters
+    }
+
+    fn driver_buffers(&self) -> Option<DriverBuffers> {
+        self.device.buffers(self.core)
     }
 
     #[inline]

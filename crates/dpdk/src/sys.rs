@@ -10,6 +10,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use clearway_dev::DriverBuffers;
+
 pub(crate) use frames::{Batch, FrameBox, Outbox, Room, RxLane, Sent, TxLane, Work};
 use raw::*;
 pub(crate) use raw::{BURST, Config, Info, Ready, Stats, ability, ask};
@@ -52,6 +54,14 @@ pub(crate) fn take_log() -> String {
 pub(crate) fn version() -> String {
     // SAFETY: the answer is a constant string of the library.
     unsafe { CStr::from_ptr(cw_version()) }.to_string_lossy().into_owned()
+}
+
+/// Bytes of DPDK's memory, and how many of them are free. DPDK has to run.
+pub(crate) fn memory() -> (u64, u64) {
+    let (mut bytes, mut free) = (0, 0);
+    // SAFETY: both numbers outlive the call.
+    unsafe { cw_memory(&raw mut bytes, &raw mut free) };
+    (bytes, free)
 }
 
 /// A thread that has a number in DPDK, until this is dropped on it.
@@ -262,10 +272,12 @@ impl Device {
         list.iter().map(|stat| (text_of(&stat.name), stat.value)).collect()
     }
 
-    /// Buffers that are free in the pool of a queue.
-    pub(crate) fn free_buffers(&self, queue: usize) -> usize {
+    /// Buffers in the pool of a queue, and how many of them are free; None when the queue has no pool of its own.
+    pub(crate) fn buffers(&self, queue: usize) -> Option<DriverBuffers> {
+        let pool = *self.pools.get(queue).filter(|pool| !pool.is_null())?;
         // SAFETY: the pool lives as long as the device.
-        self.pools.get(queue).map_or(0, |pool| unsafe { cw_free_buffers(*pool) } as usize)
+        let (count, free) = unsafe { (cw_buffers(pool), cw_free_buffers(pool)) };
+        Some(DriverBuffers { count: count as usize, free: free as usize })
     }
 }
 

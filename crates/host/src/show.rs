@@ -53,6 +53,9 @@ pub(crate) fn show(
         Show::Tcp => look.tcp(),
         Show::Udp => look.udp(),
         Show::Threads => look.threads(),
+        Show::DpdkVersion => look.dpdk_version(),
+        Show::DpdkBuffers => look.dpdk_buffers(),
+        Show::DpdkMemory => look.dpdk_memory(),
         Show::Acl => look.acl(),
         Show::Pcap => Ok(look.pcap()),
     }
@@ -77,8 +80,13 @@ impl Look<'_> {
     }
 
     fn plugins(&self) -> Output {
-        let there = ["acl", "capture", "loopback", "pcap", "tap", "tun"];
-        let absent = ["dpdk"];
+        let has_dpdk = clearway_ports::dpdk::version().is_some();
+        let (mut there, mut absent) = (vec!["acl", "capture", "loopback", "pcap", "tap", "tun"], Vec::new());
+        if has_dpdk {
+            there.insert(2, "dpdk")
+        } else {
+            absent.push("dpdk")
+        }
         let mut grid = grid::Grid::new(&["Part", "State"]);
         there.iter().for_each(|name| grid.row([(*name).into(), "built in".into()]));
         absent.iter().for_each(|name| grid.row([(*name).into(), "not built in".into()]));

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dpdk;
 mod error;
 pub mod guard;
 mod open;
@@ -14,11 +15,3 @@ pub use clearway_tap::add_host_address;
 pub use error::PortError;
 pub use open::{CaptureTo, Unwrapped, Wrap, describe, open, open_one, open_queues};
 pub use port::Port;
-
-/// The version of DPDK that was built in, such as `DPDK 22.11.11`; None when there is none.
-pub fn dpdk_version() -> Option<String> {
-    #[cfg(feature = "dpdk")]
-    return Some(clearway_dpdk::version());
-    #[cfg(not(feature = "dpdk"))]
-    None
-}

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
-use clearway_dev::{Absent, Dev, DevCounters, DevError, Fault, FaultSpec, FramePool, Loopback, Mac};
+use clearway_dev::{Absent, Dev, DevCounters, DevError, DriverBuffers, Fault, FaultSpec, FramePool, Loopback, Mac};
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkQueue;
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
@@ -132,6 +132,10 @@ impl Dev for Port {
 
     fn driver_counters(&self) -> Vec<(String, u64)> {
         each!(self, dev => dev.driver_counters())
+    }
+
+    fn driver_buffers(&self) -> Option<DriverBuffers> {
+        each!(self, dev => dev.driver_buffers())
     }
 
     #[inline]

@@ -40,6 +40,11 @@ fn an_unmodified_program_reaches_a_server_over_memif_also_when_that_was_gone() {
         let seen = ctl(&["show", "interface", "m0"]);
         let received = seen["interfaces"][0]["driver"]["rx_good_bytes"].as_u64();
         assert!(received.is_some_and(|bytes| bytes > 102_400), "{seen}");
+        let buffers = &ctl(&["show", "dpdk", "buffer"])["buffers"][0];
+        let number = |key: &str| buffers[key].as_u64().unwrap_or_else(|| panic!("{buffers}"));
+        assert_eq!(buffers["name"], "m0");
+        assert!(number("free") > 0 && number("free") < number("buffers"), "{buffers}");
+        assert_eq!(ctl(&["show", "dpdk", "physmem"])["memory"]["pages"], "plain");
         let (summary, _) = server.stop(Signal::SIGTERM);
         assert_eq!(summary["requests"], 1);
         eventually("the link is down", || link_is(false));

@@ -89,8 +89,10 @@ pub(super) const FORMS: &[Form] = &[
     form("clear errors/error", "Set the counters of drop reasons to zero.", |_| clear(Clear::Errors)),
     form("clear tcp [stats]", "Set the counters of TCP to zero.", |_| clear(Clear::Tcp)),
     form("clear acl [stats]", "Set the counters of rules to zero.", |_| clear(Clear::Acl)),
-    form("show dpdk (buffer|physmem|version)", "DPDK, when it is built in.", |_| Ok(Command::NotBuiltIn("DPDK"))),
-    form("test dpdk buffer [(allocate|free) N]", "DPDK, when it is built in.", |_| Ok(Command::NotBuiltIn("DPDK"))),
+    form("show dpdk version", "The version of DPDK that was built in.", |_| show(Show::DpdkVersion)),
+    form("show dpdk buffer", "The buffers that DPDK has for each interface.", |_| show(Show::DpdkBuffers)),
+    form("show dpdk physmem", "The memory that DPDK has.", |_| show(Show::DpdkMemory)),
+    form("test dpdk buffer [(allocate|free) N]", "Not offered: DPDK's buffers are taken and given back by the ports only.", |_| Ok(Command::NotBuiltIn("taking DPDK's buffers by hand"))),
 
     form("exec FILE", "Do what a file of commands says.", exec),
     form("help [all]", "What commands there are.", |_| Ok(Command::Help(String::new()))),

@@ -178,6 +178,8 @@ unsafe extern "C" {
     pub(super) fn cw_rooms(pool: *mut c_void, rooms: *mut RawRoom, count: u32) -> u32;
     pub(super) fn cw_chain(pool: *mut c_void, from: *const u8, len: u32) -> *mut c_void;
     pub(super) fn cw_tx(port: u16, queue: u16, out: *const Out, count: u32, bad: *mut u32) -> u32;
+    pub(super) fn cw_memory(bytes: *mut u64, free: *mut u64);
+    pub(super) fn cw_buffers(pool: *const c_void) -> u32;
     pub(super) fn cw_free_buffers(pool: *const c_void) -> u32;
     pub(super) fn cw_box_make(name: *const c_char, slots: u32, socket: c_int) -> *mut c_void;
     pub(super) fn cw_box_free(frames: *mut c_void);

@@ -49,6 +49,39 @@ impl Look<'_> {
         Ok(Output::new(grid.text(), json!({ "buffers": json })))
     }
 
+    pub(super) fn dpdk_version(&self) -> Result<Output, CommandError> {
+        let version = clearway_ports::dpdk::version().ok_or(CommandError::NotBuiltIn("DPDK"))?;
+        Ok(Output::new(format!("{version}\n"), json!({ "dpdk": version })))
+    }
+
+    /// What a port of DPDK's has in its own pools; other ports have none of these buffers.
+    pub(super) fn dpdk_buffers(&self) -> Result<Output, CommandError> {
+        self.dpdk_version()?;
+        let mut grid = Grid::new(&["Name", ">Buffers", ">Free"]);
+        let mut json = Vec::new();
+        for (name, buffers) in self.driver_buffers()? {
+            grid.row([name.clone(), buffers.count.to_string(), buffers.free.to_string()]);
+            json.push(json!({ "name": name, "buffers": buffers.count, "free": buffers.free }));
+        }
+        let text = grid.text_or("There is no interface over a port of DPDK.");
+        Ok(Output::new(text, json!({ "buffers": json })))
+    }
+
+    pub(super) fn dpdk_memory(&self) -> Result<Output, CommandError> {
+        self.dpdk_version()?;
+        let Some(memory) = clearway_ports::dpdk::memory() else {
+            return Ok(Output::new(
+                "DPDK does not run: there is no port of DPDK's.\n".into(),
+                json!({ "memory": null }),
+            ));
+        };
+        let kind = if memory.huge { "huge" } else { "plain" };
+        let mut grid = Grid::new(&["Pages", ">Bytes", ">Free"]);
+        grid.row([kind.into(), memory.bytes.to_string(), memory.free.to_string()]);
+        let json = json!({ "memory": { "pages": kind, "bytes": memory.bytes, "free": memory.free } });
+        Ok(Output::new(grid.text(), json))
+    }
+
     pub(super) fn acl(&self) -> Result<Output, CommandError> {
         let rules = self.view.packets.rules();
         let mut grid = Grid::new(&[">Rule", "Action", "What", ">Packets", ">Bytes"]);

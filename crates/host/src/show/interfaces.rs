@@ -1,6 +1,6 @@
 //! Interfaces, their addresses and their workers.
 
-use clearway_dev::{Dev, DevCounters, RxDrop, TxDrop};
+use clearway_dev::{Dev, DevCounters, DriverBuffers, RxDrop, TxDrop};
 use clearway_engine::Mode;
 use clearway_pkt::Iface;
 use clearway_proto::{InterfaceInfo, Link};
@@ -61,6 +61,27 @@ pub(crate) fn counters(house: &crate::HouseHandle) -> Result<Vec<(Iface, DevCoun
 }
 
 impl Look<'_> {
+    /// The buffers of the drivers that have some of their own, by the names of their interfaces.
+    pub(super) fn driver_buffers(&self) -> Result<Vec<(String, DriverBuffers)>, CommandError> {
+        let rows = self.house.ask_all(|worker| {
+            let engine = worker.engine();
+            let of =
+                |port: clearway_engine::PortInfo<'_>| Some((port.iface, engine.port(port.iface)?.driver_buffers()?));
+            engine.ports().filter_map(of).collect::<Vec<_>>()
+        })?;
+        let mut sums: Vec<(Iface, DriverBuffers)> = Vec::new();
+        for (iface, buffers) in rows.into_iter().flatten() {
+            match sums.iter_mut().find(|(other, _)| *other == iface) {
+                Some((_, sum)) => {
+                    sum.count += buffers.count;
+                    sum.free += buffers.free;
+                }
+                None => sums.push((iface, buffers)),
+            }
+        }
+        Ok(sums.into_iter().map(|(iface, buffers)| (self.name(iface), buffers)).collect())
+    }
+
     fn seen(&self, wanted: Option<&str>) -> Result<Vec<Seen>, CommandError> {
         let entries: Vec<InterfaceEntry> = {
             let interfaces = self.house.interfaces();
