@@ -82,7 +82,11 @@ fn kernel_package() -> Result<PathBuf, String> {
     }
     let work = folder().join(format!("fetch-{}", std::process::id()));
     fs::create_dir_all(&work).unwrap();
-    let fetched = fetch_kernel(&work);
+    let fetched = fetch_kernel(&work).or_else(|_| {
+        // The lists of packages may be missing, or older than what is offered.
+        said(Command::new("apt-get").args(["update", "-qq"]))?;
+        fetch_kernel(&work)
+    });
     if fetched.is_ok() {
         // Another run may have been quicker; its kernel is as good.
         let _ = fs::rename(work.join("files"), &done);
@@ -94,7 +98,7 @@ fn kernel_package() -> Result<PathBuf, String> {
 fn fetch_kernel(work: &Path) -> Result<(), String> {
     let depends = said(Command::new("apt-cache").args(["depends", "linux-image-cloud-amd64"]))?;
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
-    let package = package.ok_or("apt knows no linux-image-cloud-amd64. Update its lists: apt-get update")?;
+    let package = package.ok_or("apt knows no linux-image-cloud-amd64")?;
     said(Command::new("apt-get").args(["download", &format!("linux-image-{package}")]).current_dir(work))?;
     let file = only(work, "linux-image-")?;
     said(Command::new("dpkg").arg("-x").args([&file, &work.join("files")])).map(drop)
