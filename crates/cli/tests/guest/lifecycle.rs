@@ -44,10 +44,7 @@ impl Wire {
 
     /// Buffers of the driver's that nobody holds.
     fn free(&self) -> usize {
-        match &self.port {
-            Port::Dpdk(queue) => queue.free_buffers(),
-            _ => panic!("not a port of DPDK's"),
-        }
+        self.port.driver_buffers().unwrap().free
     }
 }
 
