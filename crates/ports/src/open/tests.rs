@@ -81,3 +81,13 @@ fn an_absent_queue_brings_nothing_and_counts_what_it_is_given() {
     let port = port.into_unwrapped().ok().unwrap().into_port(&pool()).unwrap();
     assert!(port.is_absent());
 }
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn without_dpdk_its_ports_are_refused_with_the_way_to_get_them() {
+    let spec = "dpdk:net_memif0,role=server".parse().unwrap();
+    let refused = open(&[spec], None, &Wrap::default(), 1).err().unwrap().to_string();
+    assert!(refused.contains("dpdk:net_memif0,role=server: this program was built without DPDK"), "{refused}");
+    assert!(refused.contains("libdpdk-dev") && refused.contains("--features dpdk"), "{refused}");
+    assert_eq!((crate::dpdk::version(), crate::dpdk::memory()), (None, None));
+}
