@@ -1,12 +1,14 @@
 //! The house: its keeper, its workers, and the handle by which everyone else reaches them.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use clearway_engine::{Bell, EngineError, Team};
+use clearway_shm::door::SessionId;
 use clearway_shm::house::MAX_WORKERS;
 use clearway_shm::{HousePage, ShmError};
 use thiserror::Error;
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) interfaces: Arc<Mutex<Interfaces>>,
     pub(crate) page: HousePage,
     pub(crate) stop: AtomicBool,
+    /// Listeners that have branches on other workers; there are no more of them than there may be sessions.
+    branched: Mutex<HashSet<SessionId>>,
 }
 
 /// How a thread is reached.
@@ -97,6 +101,20 @@ impl Shared {
             // A worker that has ended has ended its sessions too.
             let _ = door.post(job);
         }
+    }
+
+    /// Whether the other workers listen for this session, too, from now on.
+    pub(crate) fn set_branched(&self, session: SessionId, is_branched: bool) {
+        let mut branched = self.branched.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_branched {
+            branched.insert(session);
+        } else {
+            branched.remove(&session);
+        }
+    }
+
+    pub(crate) fn is_branched(&self, session: SessionId) -> bool {
+        self.branched.lock().unwrap_or_else(PoisonError::into_inner).contains(&session)
     }
 
     pub(crate) fn to_keeper(&self, job: Job<Keeper>) {
@@ -211,6 +229,7 @@ impl House {
             interfaces: Arc::default(),
             page,
             stop: AtomicBool::new(false),
+            branched: Mutex::default(),
         });
         let keeper = Keeper::new(&setup, &shared, page_fd, boot)?;
         let bells = shared.workers.iter().map(|w| w.bell.clone()).collect();

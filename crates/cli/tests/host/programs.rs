@@ -1,5 +1,6 @@
 //! Programs of all kinds, unmodified.
 
+use crate::netns::or_skip;
 use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, SERVER_V6, eventually};
 
 #[test]
@@ -233,6 +234,30 @@ fn a_thousand_idle_connections_cost_nothing_and_answer() {
     client.succeed();
     assert!(client.text().contains("answered"));
     drop(server);
+    host.await_empty();
+    host.stop();
+}
+
+/// Takes an address, gives it up, and takes it again at once.
+const AGAIN: &str = "
+import socket
+for _ in range(2000):
+    s = socket.socket()
+    s.bind(('172.16.1.1', 5300))
+    s.listen(5)
+    s.close()
+print('always free')
+";
+
+/// Two workers: one hears from the other that a listener is gone.
+#[test]
+fn an_address_is_free_as_soon_as_its_listener_is_closed() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if !or_skip(cores >= 2, "two workers need two cores") {
+        return;
+    }
+    let host = Host::with(&["--cores", "0,1"], &[]);
+    assert!(host.run(IN_SERVER, "python3", &["-c", AGAIN]).contains("always free"));
     host.await_empty();
     host.stop();
 }

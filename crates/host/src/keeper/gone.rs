@@ -33,6 +33,17 @@ impl Keeper {
         let Lifeline { program, worker, session, cookie, .. } = lifeline;
         self.cookies.remove(&cookie);
         let number = program.number;
+        // Whoever asks for the address next may ask another worker, which would hear of this from the session's own worker too late.
+        let id = session.load(Ordering::Acquire);
+        if self.house.is_branched(id) {
+            for other in (0..self.house.workers.len()).filter(|other| *other != worker) {
+                let cut = move |worker: &mut crate::Worker| {
+                    let (sessions, stack) = worker.both();
+                    sessions.cut_branch(stack, id);
+                };
+                self.house.to_worker(other, Box::new(cut));
+            }
+        }
         // Behind the job that makes the session, if that is still on its way.
         let close = move |worker: &mut crate::Worker| {
             let (sessions, stack) = worker.both();

@@ -72,6 +72,9 @@ impl Sessions {
         };
         let (home, program, v6) = (session.id, Arc::clone(&session.program), session.v6);
         let seed = Seed { home, program, bind, listen, sizes, v6, options };
+        if self.house.workers.len() > 1 {
+            self.house.set_branched(home, true);
+        }
         for worker in self.others() {
             let seed = seed.clone();
             let listen = move |worker: &mut Worker| {
@@ -129,6 +132,7 @@ impl Sessions {
 
     /// The listener is gone from all other workers.
     pub(super) fn cut_branches(&self, home: SessionId) {
+        self.house.set_branched(home, false);
         for worker in self.others() {
             let cut = move |worker: &mut Worker| {
                 let (sessions, stack) = worker.both();
@@ -138,7 +142,8 @@ impl Sessions {
         }
     }
 
-    fn cut_branch(&mut self, stack: &mut HostStack, home: SessionId) {
+    /// The listener is gone from this worker; it may have gone before.
+    pub(crate) fn cut_branch(&mut self, stack: &mut HostStack, home: SessionId) {
         let mine = self.branches.iter().find(|(_, branch)| branch.home == home).map(|(handle, _)| handle);
         let Some((handle, branch)) = mine.and_then(|handle| Some((handle, self.branches.remove(handle)?))) else {
             return;

@@ -155,3 +155,15 @@ fn several_workers_serve_one_listener() {
     let sessions = || world.house.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
     eventually("all sessions are gone", || sessions() == 0);
 }
+
+/// A listener has its address on all workers, and they learn one after the other that it is gone.
+#[test]
+fn an_address_is_free_as_soon_as_its_listener_is_closed() {
+    let world = World::with(|setup| setup.workers = vec![None, None, None]);
+    let (server, _client) = pair(&world);
+    for round in 0..300 {
+        let mut listener = server.open(Kind::Stream, false).unwrap();
+        server.bind(&listener, "172.16.1.1:80").unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+        server.listen(&mut listener, 5).unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+    }
+}
