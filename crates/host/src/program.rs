@@ -95,6 +95,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Whether a door leads to it; None: the main door, which leads everywhere.
+    pub(crate) fn is_behind(&self, door_of: Option<&str>) -> bool {
+        door_of.is_none_or(|namespace| namespace == self.namespace)
+    }
+
     /// Bytes of a receive FIFO, when the program asked for so many; 0 is no wish.
     pub(crate) fn rx_len(&self, asked: u32) -> u32 {
         let len = if asked == 0 { self.rx_fifo } else { asked };

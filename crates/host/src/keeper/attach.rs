@@ -119,7 +119,8 @@ impl Keeper {
             let why = format!("the host speaks version {VERSION}, and the program's library {}", hello.version);
             return Err(refuse(Errno::EPROTONOSUPPORT, why));
         }
-        let program = match hello.inherit.and_then(|token| self.program_of(&token)) {
+        let through = process.through.as_deref();
+        let program = match hello.inherit.and_then(|token| self.program_of(&token, through)) {
             Some(program) => program,
             None => self.new_program(handle, hello)?,
         };
@@ -130,10 +131,12 @@ impl Keeper {
         result
     }
 
-    fn program_of(&self, token: &Token) -> Option<Arc<Program>> {
+    /// The program of this token, if the door that it was shown at lets into that program's namespace.
+    fn program_of(&self, token: &Token, through: Option<&str>) -> Option<Arc<Program>> {
         let mut programs = self.programs.values().map(|entry| &entry.program);
         let program = programs.find(|p| same_bytes(&p.token.0, &token.0))?;
-        (!program.is_cut.load(Ordering::Acquire)).then(|| Arc::clone(program))
+        let is_open = program.is_behind(through) && !program.is_cut.load(Ordering::Acquire);
+        is_open.then(|| Arc::clone(program))
     }
 
     fn new_program(&mut self, handle: Handle<Process>, hello: &Hello) -> Result<Arc<Program>, Refusal> {
@@ -142,7 +145,7 @@ impl Keeper {
             ("", None) => DEFAULT,
             ("", Some(through)) => through,
             (wanted, Some(through)) if wanted != through => {
-                let why = format!("this is the door of the namespace {through}, not of {wanted}");
+                let why = format!("this is the door of the namespace {through}, not of {}", shortened(wanted));
                 return Err(refuse(Errno::EINVAL, why));
             }
             (wanted, _) => wanted,

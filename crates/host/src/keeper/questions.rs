@@ -23,7 +23,7 @@ const MAX_STAYED: usize = 256;
 /// Characters of what a program says about one.
 const MAX_STAYED_TEXT: usize = 200;
 
-/// Bytes of heirlooms that may lie in a lifeline: Linux makes it as much as one or two take.
+/// Bytes of heirlooms that may lie in a lifeline: Linux makes it as much as a handful take.
 const HEIRLOOMS: usize = 1;
 
 impl Keeper {
@@ -34,7 +34,7 @@ impl Keeper {
         let Some(process) = self.processes.get(handle) else { return };
         if let Request::Inherit { cookie } = request {
             let door = Arc::clone(&process.door);
-            return door.answer(&self.leave_heirloom(cookie), &[]);
+            return door.answer(&self.leave_heirloom(cookie, process.through.as_deref()), &[]);
         }
         let Some(member) = &process.member else {
             // Who has not been let in has nothing to ask.
@@ -57,10 +57,12 @@ impl Keeper {
         }
     }
 
-    /// Puts what an heir needs into the lifeline of this cookie. Whoever asks, only who holds the lifeline can take it out.
-    fn leave_heirloom(&self, cookie: u64) -> Reply {
+    /// Puts what an heir needs into the lifeline of this cookie. Whoever asks, only who holds the lifeline can take it out. At the door of a namespace there
+    /// are only lifelines of that namespace.
+    fn leave_heirloom(&self, cookie: u64, through: Option<&str>) -> Reply {
         let lifeline = self.cookies.get(&cookie).and_then(|handle| self.lifelines.get(*handle));
-        let lifeline = lifeline.filter(|lifeline| !lifeline.program.is_cut.load(Ordering::Acquire));
+        let lifeline = lifeline
+            .filter(|lifeline| lifeline.program.is_behind(through) && !lifeline.program.is_cut.load(Ordering::Acquire));
         let session = lifeline.map_or(0, |lifeline| lifeline.session.load(Ordering::Acquire));
         let left = lifeline.filter(|_| session != 0).is_some_and(|lifeline| {
             let heirloom = Heirloom { token: lifeline.program.token, session };

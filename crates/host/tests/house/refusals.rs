@@ -1,6 +1,10 @@
 //! Who is not let in, and what is refused to those who are.
 
-use clearway_shm::door::{Kind, Request, Token};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use clearway_shm::door::{Kind, Reply, Request, Token};
+use clearway_shm::socket;
 use nix::errno::Errno;
 
 use crate::child::eventually;
@@ -43,6 +47,46 @@ fn a_forked_process_is_the_same_program() {
     child.ask(Request::Subscribe { session: sock.session.id }).unwrap();
 }
 
+/// Whether the host left what an heir needs, when it was asked at this door.
+fn leaves_heirloom(door: &Path, cookie: u64) -> bool {
+    let door = socket::connect(door).unwrap();
+    socket::send(door.as_fd(), &Request::Inherit { cookie }, &[]).unwrap();
+    let (reply, descriptors) = socket::recv::<Reply>(door.as_fd(), 1).unwrap().unwrap();
+    assert!(descriptors.is_empty());
+    matches!(reply, Reply::Done)
+}
+
+#[test]
+fn the_door_of_a_namespace_lets_heirs_into_that_namespace_only() {
+    let world = World::new();
+    let (own, others) = (world.folder().join("app_ns_sockets/server"), world.folder().join("app_ns_sockets/client"));
+    let server = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let sock = server.open(Kind::Stream, false).unwrap();
+    let lifeline = sock.lifeline.as_ref().unwrap();
+    let cookie = socket::cookie(lifeline.as_fd()).unwrap();
+    assert!(leaves_heirloom(&world.door(), cookie) && leaves_heirloom(&own, cookie));
+    assert!(!leaves_heirloom(&others, cookie));
+    assert!(!leaves_heirloom(&world.door(), u64::MAX), "a name that no socket has");
+    let left: Vec<_> = std::iter::from_fn(|| socket::take_heirloom(lifeline.as_fd())).collect();
+    assert_eq!(left.len(), 2);
+    assert!(left.iter().all(|heirloom| heirloom.session == sock.session.id));
+    // The same for who has the token already.
+    let heir = |secret| {
+        let mut heir = hello("", secret);
+        heir.inherit = Some(left[0].token);
+        heir
+    };
+    let child = Guest::attach(&own, heir(None)).unwrap();
+    assert_eq!(child.welcome.app, server.welcome.app);
+    child.ask(Request::Subscribe { session: sock.session.id }).unwrap();
+    assert_eq!(Guest::attach(&others, heir(None)).err().unwrap().0, Errno::EACCES as i32);
+    let stranger = Guest::attach(&others, heir(Some("5678"))).unwrap();
+    assert_ne!(stranger.welcome.app, server.welcome.app);
+    let refused = stranger.ask(Request::Subscribe { session: sock.session.id }).err().unwrap();
+    assert_eq!(refused.0, Errno::EBADF as i32);
+    assert_eq!(world.house.counts().unwrap().refused_secret, 1);
+}
+
 #[test]
 fn nobody_reaches_a_session_of_another_program() {
     let world = World::new();
@@ -56,10 +100,13 @@ fn nobody_reaches_a_session_of_another_program() {
         Request::Info { session: id },
         Request::Listen { session: id, backlog: 1 },
         Request::Connect { session: id, remote: None },
+        Request::Urgent { session: id, ahead: 1 },
     ];
     for request in requests {
         assert_eq!(other.ask(request).err().unwrap().0, Errno::EBADF as i32);
     }
+    // It asks the keeper to look, and is no way to close what others hold.
+    other.ask(Request::Settle { session: id }).unwrap();
     for guess in (0..64).map(|bit| id ^ 1 << bit) {
         assert!(other.ask(Request::Subscribe { session: guess }).is_err());
     }
