@@ -45,7 +45,7 @@ use crate::worker::Worker;
 
 use branch::{Branch, MAX_BRANCHES};
 use datagram::Datagrams;
-use joints::{Ends, Joint, Leaving};
+use joints::{Ends, Joint, Leavers};
 use listener::Listening;
 use relay::{MAX_RELAYS, Relay};
 
@@ -81,6 +81,8 @@ pub(crate) struct Session {
     joint: Option<Joint>,
     /// The ends under which it waits for the other end.
     offered: Option<Ends>,
+    /// Nobody has it any more, and it waits so long for its bytes to be passed on.
+    leaves_at: Option<Instant>,
 }
 
 /// What a session has in the stack.
@@ -113,7 +115,7 @@ pub struct Sessions {
     /// Sessions that had more to pass on than one turn takes.
     unpassed: Vec<Handle<Session>>,
     /// Sessions that nobody has any more, and whose bytes wait for room.
-    leaving: Vec<Leaving>,
+    leavers: Leavers,
     scratch: Box<[u8]>,
     had_work: bool,
     report: SessionsReport,
@@ -160,7 +162,7 @@ impl Sessions {
             unfinished: Vec::new(),
             offers: HashMap::new(),
             unpassed: Vec::new(),
-            leaving: Vec::new(),
+            leavers: Leavers::default(),
             scratch: vec![0; datagram::SCRATCH].into_boxed_slice(),
             had_work: false,
             report: SessionsReport::default(),

@@ -4,6 +4,8 @@
 //! (a *joint*) the worker begins to take what one side writes and puts it into the other side's receive FIFO, once what the stack has sent before is acknowledged.
 //! Whatever goes wrong, a direction can go back to the stack between any two bytes.
 
+use std::collections::BTreeSet;
+
 use clearway_base::{Duration, Handle, Instant};
 use clearway_proto::ConnId;
 use clearway_shm::layout::event;
@@ -38,8 +40,14 @@ enum Ending {
 /// Both ends of a connection, ours first.
 pub(super) type Ends = (Endpoint, Endpoint);
 
-/// A session that was closed before its bytes were passed, and until when it may stay so; None: since just now.
-pub(super) type Leaving = (Handle<Session>, Option<Instant>);
+/// Sessions that were closed before their bytes were passed. There may be as many as a program has sessions, so nothing walks them.
+#[derive(Default)]
+pub(super) struct Leavers {
+    /// Until when each may stay so, the first to go first.
+    by_time: BTreeSet<(Instant, u64)>,
+    /// Whose time begins now: they were just closed, or some of their bytes were taken.
+    fresh: Vec<Handle<Session>>,
+}
 
 impl Sessions {
     /// A connection is made. When its program asked for cut-through and the other end is here, and asked as well, they are joined.
@@ -152,7 +160,11 @@ impl Sessions {
             if moved == QUANTUM {
                 self.unpassed.push(handle);
             }
-            return self.progress(handle, moved);
+            // Who waits for a reader has new hope.
+            if ending == Ending::Closed && moved > 0 {
+                self.leavers.fresh.push(handle);
+            }
+            return;
         }
         match ending {
             Ending::Open => {}
@@ -174,15 +186,6 @@ impl Sessions {
     fn set_ending(&mut self, handle: Handle<Session>, ending: Ending) {
         if let Some(joint) = self.table.get_mut(handle).and_then(|session| session.joint.as_mut()) {
             joint.ending = ending;
-        }
-    }
-
-    /// Who waits for a reader has new hope.
-    fn progress(&mut self, handle: Handle<Session>, moved: u32) {
-        if moved > 0 {
-            for leaving in self.leaving.iter_mut().filter(|leaving| leaving.0 == handle) {
-                leaving.1 = None;
-            }
         }
     }
 
@@ -233,10 +236,12 @@ impl Sessions {
 
     /// The process writes no more. True: its last bytes are passed on first, and then the stack is told.
     pub(super) fn shuts_later(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
-        let Some(conn) = self.table.get(handle).filter(|s| s.joint.is_some()).and_then(|_| self.conn(handle)) else {
-            return false;
-        };
-        let Some((_, tx)) = stack.queues(conn) else { return false };
+        let Some(joint) = self.table.get(handle).and_then(|session| session.joint) else { return false };
+        if joint.ending == Ending::Closed {
+            // It was said before the session was closed, and read afterwards; the close does it all.
+            return true;
+        }
+        let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) else { return false };
         if !tx.is_direct() {
             // What the stack has sent is on its way still; the rest goes the same way.
             tx.go_back();
@@ -275,14 +280,16 @@ impl Sessions {
         if let Some(session) = self.table.get_mut(handle) {
             session.subscribers.clear();
         }
-        self.leaving.push((handle, None));
+        self.leavers.fresh.push(handle);
         true
     }
 
     /// The session is about to go.
     pub(super) fn forget_joint(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         self.take_offer_back(handle);
-        self.leaving.retain(|leaving| leaving.0 != handle);
+        if let Some(until) = self.table.get_mut(handle).and_then(|session| session.leaves_at.take()) {
+            self.leavers.by_time.remove(&(until, handle.to_bits()));
+        }
         if let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) {
             // What is left, if it may still go, is the stack's.
             tx.go_back();
@@ -301,19 +308,30 @@ impl Sessions {
                 self.pass_on(stack, handle);
             }
         }
-        for leaving in &mut self.leaving {
-            leaving.1.get_or_insert(now + PATIENCE);
-        }
-        let late: Vec<_> = self.leaving.iter().filter(|l| l.1.is_some_and(|until| until <= now)).map(|l| l.0).collect();
-        for handle in late {
-            self.end(stack, handle, true);
-        }
+        self.end_late(now, stack);
         any
+    }
+
+    fn end_late(&mut self, now: Instant, stack: &mut HostStack) {
+        for handle in std::mem::take(&mut self.leavers.fresh) {
+            // It may have ended since.
+            let Some(session) = self.table.get_mut(handle) else { continue };
+            let until = now + PATIENCE;
+            if let Some(before) = session.leaves_at.replace(until) {
+                self.leavers.by_time.remove(&(before, handle.to_bits()));
+            }
+            self.leavers.by_time.insert((until, handle.to_bits()));
+        }
+        while self.leavers.by_time.first().is_some_and(|(until, _)| *until <= now) {
+            if let Some(handle) = self.leavers.by_time.pop_first().and_then(|(_, bits)| Handle::from_bits(bits)) {
+                self.end(stack, handle, true);
+            }
+        }
     }
 
     /// When the first of those that wait for their reader has waited long enough.
     pub(super) fn passing_deadline(&self) -> Instant {
-        self.leaving.iter().filter_map(|leaving| leaving.1).min().unwrap_or(Instant::NEVER)
+        self.leavers.by_time.first().map_or(Instant::NEVER, |(until, _)| *until)
     }
 }
 

@@ -104,6 +104,10 @@ impl Sessions {
         ahead: u32,
     ) -> Result<(), Refusal> {
         let handle = self.session(program, id)?;
+        // The mark may end up in another program's memory, and positions there are only so far apart.
+        if self.tx_limit(stack, handle).is_some_and(|limit| ahead > limit) {
+            return Err(refuse(Errno::EINVAL, "urgent data lies behind more bytes than the transmit FIFO holds"));
+        }
         if self.passes_urgent(stack, handle, ahead) {
             return Ok(());
         }
@@ -111,6 +115,13 @@ impl Sessions {
             // A connection that failed or was shut down sends no more; the process sees that in the session's state.
             Some(What::Conn(conn)) => stack.urge(*conn, ahead).or(Ok(())),
             _ => Err(refuse(Errno::EPIPE, "only a connection has urgent data")),
+        }
+    }
+
+    fn tx_limit(&self, stack: &HostStack, handle: Handle<Session>) -> Option<u32> {
+        match self.table.get(handle)?.what {
+            What::Conn(conn) => stack.queues(conn).map(|(_, tx)| tx.place().limit),
+            _ => None,
         }
     }
 

@@ -108,6 +108,7 @@ impl Sessions {
             parent: None,
             joint: None,
             offered: None,
+            leaves_at: None,
         });
         made.ok_or_else(|| refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)"))
     }

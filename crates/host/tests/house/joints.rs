@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_engine::App;
 use clearway_host::Worker;
+use clearway_shm::door::Request;
 use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
@@ -130,6 +131,23 @@ fn what_was_written_before_the_end_comes_whole() {
 }
 
 #[test]
+fn a_shutdown_that_is_read_behind_the_close_keeps_nothing_alive() {
+    let world = World::new();
+    let Pair { server, mut theirs, client, mut ours } = pair(&world, (true, true));
+    let bytes = fill(&client, &mut ours);
+    let lifelines = || world.house.counts().unwrap().lifelines;
+    let before = lifelines();
+    ours.lifeline = None;
+    eventually("the keeper has told the worker", || lifelines() < before);
+    client.say(&ours.session, request::SHUT_WRITE, 0);
+    let mut seen = vec![0; bytes.len()];
+    assert!(server.read_all(&mut theirs, &mut seen) && seen == bytes);
+    assert_eq!(server.read(&mut theirs, &mut [0; 10]), 0);
+    drop((theirs, server, ours, client));
+    world.wait_until_empty();
+}
+
+#[test]
 fn unread_bytes_and_writing_to_nobody_make_a_reset() {
     let world = World::new();
     let Pair { server, mut theirs, client, mut ours } = pair(&world, (true, true));
@@ -155,6 +173,22 @@ fn unread_bytes_and_writing_to_nobody_make_a_reset() {
     drop(ours);
     server.write_some(&mut theirs, b"too late");
     server.wait_for(|| theirs.state() & state::FAILED != 0);
+}
+
+#[test]
+fn an_urgent_mark_stays_within_reach_of_the_reader() {
+    let world = World::new();
+    for asks in [(true, true), (false, false)] {
+        let Pair { server, mut theirs, client, mut ours } = pair(&world, asks);
+        let session = ours.session.id;
+        let most = ours.session.tx.unwrap().limit;
+        for ahead in [most + 1, 1 << 31, u32::MAX] {
+            let refused = client.ask(Request::Urgent { session, ahead }).expect_err("refused");
+            assert_eq!(refused.0, Errno::EINVAL as i32, "{}", refused.1);
+        }
+        client.ask(Request::Urgent { session, ahead: most }).unwrap();
+        transfer((&client, &mut ours), (&server, &mut theirs), 100_000);
+    }
 }
 
 #[test]
