@@ -1,5 +1,6 @@
 //! Programs that write whatever they like into the memory that they share with the house.
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 use clearway_base::Rng;
 use clearway_shm::door::{Kind, Request};
 use clearway_shm::layout::request;
+use clearway_shm::socket;
+use nix::sys::socket::MsgFlags;
 
 use crate::guest::{Guest, Sock, hello};
 use crate::world::World;
@@ -156,4 +159,24 @@ fn nonsense_at_the_door_ends_the_conversation() {
         assert!(crate::guest::knock_with(&world.door(), &bytes), "{len} bytes of nonsense were borne");
     }
     Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+}
+
+#[test]
+fn what_is_written_into_a_lifeline_is_never_read() {
+    let world = World::new();
+    let guest = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let listener = guest.listener("172.16.1.1:80");
+    let lifeline = listener.lifeline.as_ref().unwrap();
+    let mut written = 0;
+    while nix::sys::socket::send(lifeline.as_raw_fd(), &[0x5a; 4096], MsgFlags::MSG_DONTWAIT).is_ok() {
+        written += 1;
+    }
+    assert!((1..10_000).contains(&written), "{written}");
+    // The host's answer still goes the other way, and the end is still seen.
+    let cookie = socket::cookie(lifeline.as_fd()).unwrap();
+    guest.ask(Request::Inherit { cookie }).unwrap();
+    assert_eq!(socket::take_heirloom(lifeline.as_fd()).unwrap().session, listener.session.id);
+    assert_eq!(world.house.counts().unwrap().cut_off, 0);
+    drop(listener);
+    guest.listener("172.16.1.1:80");
 }
