@@ -15,10 +15,10 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-http
+.PHONY: help setup test demo demo-http demo-frames
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install missing Debian packages and check cargo
 	@scripts/setup.sh $(PACKAGES)
@@ -33,3 +33,7 @@ demo: setup ## Build, then run unmodified iperf3 over Clearway's loopback beside
 demo-http: setup ## Build, then serve HTTP to the Linux kernel over a TAP device and measure it (root)
 	cargo build --release
 	@exec scripts/demo-http.sh
+
+demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK's testpmd
+	cargo build --release
+	@exec scripts/demo-frames.sh
