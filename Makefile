@@ -9,7 +9,7 @@ export MALLOC_CONF ?= thp:always,metadata_thp:always
 # Debian 12 packages that building, `make test` and `make demo` use. Only missing ones are installed.
 PACKAGES := \
 	build-essential pkg-config ca-certificates curl \
-	iproute2 iputils-ping procps ethtool jq \
+	iproute2 iputils-ping procps ethtool jq openssh-client \
 	wrk iperf3 nmap tcpdump tshark valgrind python3 \
 	libdpdk-dev dpdk-dev \
 	qemu-system-x86 busybox-static

@@ -22,6 +22,11 @@ generate() {
         die "nothing came back: $(cat "$folder/pktgen")"
 }
 
+# testpmd keeps a folder while it runs, and leaves it.
+clean_more() {
+    rm -rf "${XDG_RUNTIME_DIR:-/run}/dpdk/demo$$" "/run/dpdk/demo$$"
+}
+
 # testpmd ends when its input does; the pipe is that input.
 mkfifo "$folder/input"
 

@@ -29,6 +29,7 @@ fn what_is_not_clearways_stays_with_the_kernel() {
     for (program, args, expected) in [
         ("getent", &["hosts", "localhost"][..], "localhost"),
         ("ssh", &["-V"], "OpenSSH"),
+        ("apt-get", &["--version"], "apt "),
         ("ping", &["-c", "1", "127.0.0.1"], "1 received"),
         ("python3", &["-c", KERNEL_ECHO], "echoed by the kernel"),
     ] {
