@@ -25,9 +25,9 @@ impl Sessions {
             What::Listener(listening) => {
                 let (waiting, most) = listening.fill();
                 // As Linux has it: unacked is what waits, sacked is the backlog.
-                Ok(Info { state: number(State::Listen), unacked: waiting, sacked: most, ..Info::default() })
+                Ok(Info { state: State::Listen.linux_number(), unacked: waiting, sacked: most, ..Info::default() })
             }
-            What::Fresh => Ok(Info { state: number(State::Closed), ..Info::default() }),
+            What::Fresh => Ok(Info { state: State::Closed.linux_number(), ..Info::default() }),
             What::Datagrams(_) => Err(refuse(Errno::ENOPROTOOPT, "a datagram socket has no TCP_INFO")),
         }
     }
@@ -45,23 +45,6 @@ impl Sessions {
             .collect();
         routes.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
         (local, routes)
-    }
-}
-
-/// Linux's number of a state (include/net/tcp_states.h).
-fn number(state: State) -> u8 {
-    match state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Listen => 10,
-        State::Closing => 11,
     }
 }
 
@@ -86,7 +69,7 @@ fn converted(info: &TcpInfo) -> Info {
         options |= OPT_WSCALE;
     }
     Info {
-        state: number(info.state),
+        state: info.state.linux_number(),
         ca_state: match info.phase {
             Phase::Open => 0,
             Phase::Disorder => 1,

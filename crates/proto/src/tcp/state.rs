@@ -33,6 +33,23 @@ pub enum State {
 }
 
 impl State {
+    /// The number by which Linux knows the state, in TCP_INFO for one (include/net/tcp_states.h).
+    pub const fn linux_number(self) -> u8 {
+        match self {
+            State::Established => 1,
+            State::SynSent => 2,
+            State::SynReceived => 3,
+            State::FinWait1 => 4,
+            State::FinWait2 => 5,
+            State::TimeWait => 6,
+            State::Closed => 7,
+            State::CloseWait => 8,
+            State::LastAck => 9,
+            State::Listen => 10,
+            State::Closing => 11,
+        }
+    }
+
     /// All states, in the RFC's order.
     pub const ALL: [State; 11] = [
         State::Listen,

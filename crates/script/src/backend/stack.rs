@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
-use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Phase, Stack, State, Table, TcpInfo};
+use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Phase, Stack, Table, TcpInfo};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
@@ -257,19 +257,6 @@ impl Backend for Core {
 fn info_of(info: &TcpInfo) -> Info {
     let mss = u32::from(info.snd_mss).max(1);
     let segments = |bytes: u32| i64::from(bytes.div_ceil(mss));
-    let state = match info.state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Listen => 10,
-        State::Closing => 11,
-    };
     let phase = match info.phase {
         Phase::Open => 0,
         Phase::Disorder => 1,
@@ -280,7 +267,7 @@ fn info_of(info: &TcpInfo) -> Info {
     // Linux shows this for a threshold that was never set.
     let ssthresh = if info.ssthresh == u32::MAX { i64::from(i32::MAX) } else { i64::from(info.ssthresh / mss) };
     Info::from([
-        ("tcpi_state", state),
+        ("tcpi_state", i64::from(info.state.linux_number())),
         ("tcpi_ca_state", phase),
         ("tcpi_options", options),
         ("tcpi_retransmits", i64::from(info.retransmits)),
