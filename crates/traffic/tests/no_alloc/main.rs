@@ -1,5 +1,6 @@
 //! Once they are made, generator and reflector allocate nothing, whatever happens to the frames between them.
 
+#[path = "../../../sim/tests/no_alloc/counting_alloc.rs"]
 mod counting_alloc;
 
 use clearway_base::{Duration, Instant};
