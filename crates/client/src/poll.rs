@@ -149,10 +149,14 @@ impl Poll<'_, '_> {
                     socket.core.arm(u32::from(entry.events));
                 }
             }
-            if look(self.entries) > 0 || waiting.spin() && look(self.entries) > 0 {
+            if look(self.entries) > 0 {
                 return glance(self.client, self.entries, self.fds, sigmask);
             }
             let left = deadline.left();
+            if !left.is_some_and(|left| left.is_zero()) && waiting.spin() {
+                // Whoever told us has taken back what we asked for, and it may have been too little: ask again before sleeping.
+                continue;
+            }
             waiting.sleep(self.fds, left, sigmask)?;
             let ours = look(self.entries);
             let ready = merge(self.entries, self.fds);

@@ -134,6 +134,31 @@ fn two_threads_on_one_socket() {
     });
 }
 
+/// A worker that tells of room has taken the wish for it back, and looked at the FIFO a moment before: there may be too little.
+#[test]
+fn who_was_told_too_early_asks_again() {
+    let host = FakeHost::start_hasty();
+    // Whoever waits sees the news while it looks, not asleep.
+    let client = attach(&host, 2_000);
+    let (socket, _lifeline) = connected(&client);
+    let (mut unsent, mut unread) = (40 * (16 << 10), 40 * (16 << 10));
+    while unsent > 0 {
+        match socket.send(&[IoSlice::new(&vec![7; unsent])], libc::MSG_DONTWAIT) {
+            Ok(sent) => unsent -= sent,
+            Err(errno) => assert_eq!(errno, Errno::AGAIN),
+        }
+        let mut entries = [PollEntry { target: Target::Ours(&socket), events: libc::EPOLLOUT as u16, found: 0 }];
+        let found = poll(&client, &mut entries, Some(Duration::from_secs(10)), None);
+        assert_eq!(found, Ok(1), "nobody told of room; {unsent} bytes are left");
+        while let Ok(bytes) = recv_all(&socket, 5000, libc::MSG_DONTWAIT) {
+            unread -= bytes.len();
+        }
+    }
+    while unread > 0 {
+        unread -= recv_all(&socket, 5000, 0).unwrap().len();
+    }
+}
+
 #[test]
 fn members_come_and_go_while_others_wait() {
     let host = FakeHost::start();

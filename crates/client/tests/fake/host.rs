@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use clearway_shm::bell::Ringer;
 use clearway_shm::door::{
@@ -26,6 +27,9 @@ const SLOTS: u32 = 64;
 const SEGMENT: usize = 16 << 20;
 const FIFO: u32 = 16 << 10;
 
+/// How long a hasty host takes nothing after it has told of room.
+const HASTE: Duration = Duration::from_micros(300);
+
 static HOSTS: AtomicU32 = AtomicU32::new(0);
 
 /// A host that runs until this is dropped.
@@ -37,15 +41,27 @@ pub(crate) struct FakeHost {
 
 impl FakeHost {
     pub(crate) fn start() -> FakeHost {
+        FakeHost::start_at(FakeHost::free_door())
+    }
+
+    fn free_door() -> PathBuf {
         let number = HOSTS.fetch_add(1, Ordering::Relaxed);
-        let door = std::env::temp_dir().join(format!("clearway-fake-{}-{number}.sock", std::process::id()));
-        FakeHost::start_at(door)
+        std::env::temp_dir().join(format!("clearway-fake-{}-{number}.sock", std::process::id()))
+    }
+
+    /// One that tells of room before there is any, whenever it is asked for.
+    pub(crate) fn start_hasty() -> FakeHost {
+        FakeHost::run(FakeHost::free_door(), true)
     }
 
     pub(crate) fn start_at(door: PathBuf) -> FakeHost {
+        FakeHost::run(door, false)
+    }
+
+    fn run(door: PathBuf, is_hasty: bool) -> FakeHost {
         let listener = socket::listen(&door, 0o600).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut house = House::new(listener, stop.clone());
+        let mut house = House::new(listener, stop.clone(), is_hasty);
         let thread = Some(std::thread::spawn(move || house.run()));
         FakeHost { door, stop, thread }
     }
@@ -70,6 +86,7 @@ struct House {
     bell: Bell,
     bell_fd: OwnedFd,
     guests: Vec<Guest>,
+    is_hasty: bool,
 }
 
 /// A process.
@@ -88,6 +105,7 @@ struct Member {
     used: u32,
     sessions: HashMap<SessionId, Echo>,
     news: bool,
+    is_hasty: bool,
 }
 
 struct Echo {
@@ -99,21 +117,23 @@ struct Echo {
     remote: Option<SocketAddr>,
     lifeline: OwnedFd,
     closing: bool,
+    /// A hasty host looks at it again then.
+    rests_until: Option<Instant>,
 }
 
 impl House {
-    fn new(listener: OwnedFd, stop: Arc<AtomicBool>) -> House {
+    fn new(listener: OwnedFd, stop: Arc<AtomicBool>, is_hasty: bool) -> House {
         let boot = u64::from(HOSTS.fetch_add(1, Ordering::Relaxed));
         let (page, page_fd) = HousePage::create(boot, 1).unwrap();
         let bell = Bell::new().unwrap();
         let bell_fd = bell.as_fd().try_clone_to_owned().unwrap();
-        House { listener, stop, boot, page, page_fd, bell, bell_fd, guests: Vec::new() }
+        House { listener, stop, boot, page, page_fd, bell, bell_fd, guests: Vec::new(), is_hasty }
     }
 
     fn run(&mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let worked = self.turn();
-            if worked {
+            if worked || self.is_hasty {
                 continue;
             }
             sleep::about_to_sleep(self.page.sleeps(0));
@@ -132,7 +152,7 @@ impl House {
         let entry = |fd: &OwnedFd| PollFd { fd: fd.as_raw_fd(), events: libc::POLLIN, found: 0 };
         let mut fds = vec![entry(&self.listener), entry(&self.bell_fd)];
         fds.extend(self.guests.iter().map(|guest| entry(&guest.door)));
-        let _ = wait::poll(&mut fds, Some(std::time::Duration::from_millis(20)), None);
+        let _ = wait::poll(&mut fds, Some(Duration::from_millis(20)), None);
     }
 
     fn turn(&mut self) -> bool {
@@ -168,7 +188,7 @@ impl House {
                 refuse(guest, libc::EACCES);
                 return true;
             }
-            let (member, welcome, lane_fd, bell_fd) = Member::new();
+            let (member, welcome, lane_fd, bell_fd) = Member::new(self.is_hasty);
             let welcome = Welcome { boot: self.boot, house_len: self.page.len() as u32, ..welcome };
             let descriptors = [lane_fd.as_fd(), self.page_fd.as_fd(), bell_fd.as_fd(), self.bell_fd.as_fd()];
             socket::send(guest.door.as_fd(), &Reply::Welcome(welcome), &descriptors).unwrap();
@@ -194,11 +214,11 @@ fn refuse(guest: &Guest, errno: i32) {
 
 fn readable(fd: &OwnedFd) -> bool {
     let mut fds = [PollFd { fd: fd.as_raw_fd(), events: libc::POLLIN, found: 0 }];
-    matches!(wait::poll(&mut fds, Some(std::time::Duration::ZERO), None), Ok(1))
+    matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1))
 }
 
 impl Member {
-    fn new() -> (Member, Welcome, OwnedFd, OwnedFd) {
+    fn new(is_hasty: bool) -> (Member, Welcome, OwnedFd, OwnedFd) {
         let requests = size_of::<LaneHead>() as u32;
         let events = requests + ring_len(SLOTS);
         let lane_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
@@ -219,6 +239,7 @@ impl Member {
             used: 0,
             sessions: HashMap::new(),
             news: false,
+            is_hasty,
         };
         let welcome = Welcome {
             boot: 0,
@@ -248,7 +269,17 @@ impl Member {
                 let (lifeline, theirs) = socket::pair().unwrap();
                 let head = self.memory.session(place.offset).unwrap();
                 let id = self.sessions.len() as u64 + 1;
-                let echo = Echo { head, place, kind, fifos: None, ends: None, remote: None, lifeline, closing: false };
+                let echo = Echo {
+                    head,
+                    place,
+                    kind,
+                    fifos: None,
+                    ends: None,
+                    remote: None,
+                    lifeline,
+                    closing: false,
+                    rests_until: None,
+                };
                 self.sessions.insert(id, echo);
                 Ok((Reply::Opened(self.describe(id)), Some(theirs)))
             }
@@ -302,8 +333,12 @@ impl Member {
             worked = true;
             let Some(echo) = self.sessions.get_mut(&message.session) else { continue };
             echo.closing |= message.what == request::SHUT_WRITE;
-            let news = echo.pump();
+            let news = if self.is_hasty { 0 } else { echo.pump() };
             self.tell(message.session, news);
+        }
+        if self.is_hasty {
+            let news: Vec<_> = self.sessions.iter_mut().map(|(id, echo)| (*id, echo.pump_later())).collect();
+            news.into_iter().for_each(|(id, news)| self.tell(id, news));
         }
         let closed: Vec<_> =
             self.sessions.iter().filter(|(_, echo)| hung_up(&echo.lifeline)).map(|(id, _)| *id).collect();
@@ -332,10 +367,30 @@ impl Member {
 
 fn hung_up(lifeline: &OwnedFd) -> bool {
     let mut fds = [PollFd { fd: lifeline.as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
-    matches!(wait::poll(&mut fds, Some(std::time::Duration::ZERO), None), Ok(1))
+    matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1))
 }
 
 impl Echo {
+    /// Waits until it is asked for room, tells of it, and makes some later. Then it tells of it only if it was asked again.
+    fn pump_later(&mut self) -> u32 {
+        if let Some(until) = self.rests_until {
+            if Instant::now() < until {
+                return 0;
+            }
+            self.rests_until = None;
+            return self.pump();
+        }
+        let Some((_, tx)) = &mut self.ends else { return 0 };
+        if tx.len().unwrap() < FIFO / 2 {
+            return self.pump();
+        }
+        if !tx.room_wanted(0) {
+            return 0;
+        }
+        self.rests_until = Some(Instant::now() + HASTE);
+        event::WRITABLE
+    }
+
     /// Moves bytes from what the process wrote to what it reads; says what it must be told.
     fn pump(&mut self) -> u32 {
         let Some((rx, tx)) = &mut self.ends else { return 0 };

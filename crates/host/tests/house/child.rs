@@ -2,12 +2,21 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::guest::{Guest, hello};
 
 const ROLE: &str = "CLEARWAY_TEST_ROLE";
 const DOOR: &str = "CLEARWAY_TEST_DOOR";
+
+/// Held while a process is started: until it has become another program, it holds all descriptors of this one, whatever test they belong to.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// As long as this is held, what this process closes is closed.
+pub(crate) fn nobody_starts() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Ends with its owner.
 pub(crate) struct Process(Child);
@@ -17,6 +26,7 @@ impl Process {
         let me = std::env::current_exe().unwrap();
         let mut command = Command::new(me);
         command.args(["--exact", "child::as_told", "--nocapture", "--ignored"]).env(ROLE, role).env(DOOR, door);
+        let _alone = nobody_starts();
         Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 

@@ -3,7 +3,7 @@
 use clearway_shm::door::{Kind, worker_of};
 use clearway_shm::layout::{request, state};
 
-use crate::child::eventually;
+use crate::child::{eventually, nobody_starts};
 use crate::guest::{Guest, hello};
 use crate::world::World;
 
@@ -161,6 +161,7 @@ fn several_workers_serve_one_listener() {
 fn an_address_is_free_as_soon_as_its_listener_is_closed() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
     let (server, _client) = pair(&world);
+    let _alone = nobody_starts();
     for round in 0..300 {
         let mut listener = server.open(Kind::Stream, false).unwrap();
         server.bind(&listener, "172.16.1.1:80").unwrap_or_else(|error| panic!("round {round}: {error:?}"));
