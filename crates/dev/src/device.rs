@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
-use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
+use clearway_pkt::{Buf, Burst, Offloads, RxMeta, TxMeta};
 
 pub use clearway_wire::Mac;
 use clearway_wire::eth;
@@ -34,6 +34,20 @@ pub trait Dev {
     ///
     /// An error means that the device is of no more use (its interface was removed, say); one bad frame is only counted.
     fn rx(&mut self, burst: &mut Burst<Self::Buf>) -> Result<(), DevError>;
+
+    /// Receives frames and sends them back in the memory that they came in. `turn` is told the length of each frame and what the device said of it, and is
+    /// given its bytes while there is room to send it; it makes the frame that goes back of them, and answers whether it shall.
+    ///
+    /// Answers how many came; None when the device cannot do so, and whoever asks takes the long way of [`rx`](Dev::rx), [`reserve`](Dev::reserve) and
+    /// [`commit`](Dev::commit).
+    fn send_back<F>(&mut self, turn: F) -> Result<Option<usize>, DevError>
+    where
+        F: FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
+        Self: Sized,
+    {
+        let _ = turn;
+        Ok(None)
+    }
 
     /// Room for one frame of `len` bytes or a few more, its bytes whatever they were; None while the device takes none, or never a frame of that length.
     /// Only the room asked for last exists, and room that is not committed is as if it had never been asked for.

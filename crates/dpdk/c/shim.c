@@ -553,7 +553,8 @@ static inline int prepare(const struct cw_out *out)
 		mbuf->data_len = (uint16_t)out->len;
 		mbuf->pkt_len = out->len;
 	}
-	mbuf->ol_flags = 0;
+	/* What it was when it came does not matter to those who send it; whose memory it is in does. */
+	mbuf->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
 	if (!(out->flags & (CW_OUT_CHECKSUM | CW_OUT_CUT)))
 		return 0;
 	mbuf->l2_len = out->l2_len;

@@ -11,7 +11,7 @@ use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation
 
 use crate::open::DpdkFd;
 use crate::steer::{Inbox, Steer};
-use crate::sys::{Batch, Device, Outbox, Room, RxLane, Sent, ThreadNumber, TxLane, Work, ask};
+use crate::sys::{BURST, Batch, Device, Outbox, Room, RxLane, Seen, Sent, ThreadNumber, TxLane, Work, ask};
 use crate::wake::{Sources, Wake};
 
 thread_local! {
@@ -151,6 +151,77 @@ impl DpdkQueue {
     }
 
     #[inline]
+    fn before_look(&mut self) {
+        enter();
+        if self.restarts && self.wake.now() >= self.restart_at {
+            self.look_for_peer();
+        }
+        self.wake.before_look(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+    }
+
+    /// Whether the interrupt was just turned on, so that the queue has to be looked at once more.
+    #[inline]
+    fn looks_again(&mut self, got: bool) -> bool {
+        !got && self.wake.got_none(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) })
+    }
+
+    #[inline]
+    fn after_look(&mut self, got: bool) {
+        if got {
+            self.wake.got_some(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+        }
+    }
+
+    /// Takes a burst of frames and sends back those that `turn` says shall go, in DPDK's own buffers; answers how many came.
+    #[inline]
+    fn look_and_return(&mut self, turn: &mut impl FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool) -> usize {
+        let Some(lane) = &mut self.rx else { return 0 };
+        lane.receive(&mut self.batch, BURST);
+        let came = self.batch.len();
+        for index in 0..came {
+            if self.outbox.is_full() {
+                self.send();
+            }
+            let has_room = !self.outbox.is_full();
+            let (len, meta) = (self.batch.frame_len(index), meta_of(&self.batch.seen(index)));
+            match self.batch.whole_mut(index) {
+                Some(frame) => {
+                    self.counters.received(len);
+                    if turn(len, &meta, has_room.then_some(frame)) && has_room {
+                        self.batch.hand_over(index, &mut self.outbox);
+                    }
+                }
+                None => self.return_copy(index, len, &meta, turn),
+            }
+        }
+        self.batch.release_rest();
+        came
+    }
+
+    /// A frame in several pieces, where its headers may not be in the first one, goes back in other buffers.
+    #[cold]
+    fn return_copy(
+        &mut self,
+        index: usize,
+        len: usize,
+        meta: &RxMeta,
+        turn: &mut impl FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
+    ) {
+        let has_room = self.reserve(len).is_some();
+        let room = if self.in_long { Some(&mut self.long[..]) } else { self.room.as_mut().map(Room::bytes_mut) };
+        let mut frame = room.filter(|_| has_room).and_then(|room| room.get_mut(..len));
+        if let Some(frame) = &mut frame
+            && self.batch.copy(index, frame) != len
+        {
+            return self.counters.drop_rx(RxDrop::BadHeader);
+        }
+        self.counters.received(len);
+        if turn(len, meta, frame) && has_room {
+            self.commit(len, TxMeta::default());
+        }
+    }
+
+    #[inline]
     fn take_in(&mut self, burst: &mut Burst<PoolBuf>) {
         for index in 0..self.batch.len() {
             match take_one(&self.batch, index, &self.pool) {
@@ -278,13 +349,17 @@ fn take_one(batch: &Batch, index: usize, pool: &FramePool) -> Result<(PoolBuf, R
     if batch.copy(index, buf.bytes_mut()) != len {
         return Err(RxDrop::BadHeader);
     }
-    let seen = batch.seen(index);
+    Ok((buf, meta_of(&batch.seen(index))))
+}
+
+#[inline]
+fn meta_of(seen: &Seen) -> RxMeta {
     let checksum = match seen.checksum {
         None => Checksum::Unknown,
         Some(true) => Checksum::Good,
         Some(false) => Checksum::Bad,
     };
-    Ok((buf, RxMeta { checksum, segment_size: seen.segment_size, rss_hash: seen.hash, ..RxMeta::default() }))
+    RxMeta { checksum, segment_size: seen.segment_size, rss_hash: seen.hash, ..RxMeta::default() }
 }
 
 /// What the device is asked for, in the words that DPDK wants: the lengths of the headers.
@@ -332,20 +407,30 @@ impl Dev for DpdkQueue {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        enter();
-        if self.restarts && self.wake.now() >= self.restart_at {
-            self.look_for_peer();
-        }
-        self.wake.before_look(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+        self.before_look();
         let mut got = self.look(burst);
-        let sources = Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) };
-        if !got && self.wake.got_none(sources) {
+        if self.looks_again(got) {
             got = self.look(burst);
         }
-        if got {
-            self.wake.got_some(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
-        }
+        self.after_look(got);
         Ok(())
+    }
+
+    fn send_back<F>(&mut self, mut turn: F) -> Result<Option<usize>, DevError>
+    where
+        F: FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
+    {
+        // A flow may belong to another core, whose matter it is then to send.
+        if self.steer.is_some() {
+            return Ok(None);
+        }
+        self.before_look();
+        let mut came = self.look_and_return(&mut turn);
+        if self.looks_again(came > 0) {
+            came = self.look_and_return(&mut turn);
+        }
+        self.after_look(came > 0);
+        Ok(Some(came))
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use clearway_dev::DriverBuffers;
 
-pub(crate) use frames::{Batch, FrameBox, Outbox, Room, RxLane, Sent, TxLane, Work};
+pub(crate) use frames::{Batch, FrameBox, Outbox, Room, RxLane, Seen, Sent, TxLane, Work};
 use raw::*;
 pub(crate) use raw::{BURST, Config, Info, Ready, Stats, ability, ask};
 

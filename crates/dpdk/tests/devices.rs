@@ -74,6 +74,75 @@ fn a_ring_gives_back_what_it_was_given_and_no_buffer_is_lost() {
 }
 
 #[test]
+fn frames_go_back_in_the_buffers_that_they_came_in() {
+    let mut queue = one(&device("net_ring"));
+    let free = queue.driver_buffers().unwrap().free;
+    for number in 0..64 {
+        assert!(send(&mut queue, &packet(1, 2, number)));
+    }
+    queue.flush();
+    for round in 0..500u16 {
+        let mut numbers = Vec::new();
+        while numbers.len() < 64 {
+            let came = queue.send_back(|len, _, frame| {
+                let frame = frame.unwrap();
+                assert_eq!((len, frame[34..36].to_vec()), (46, (round + 1).to_be_bytes().to_vec()));
+                numbers.push(frame[45]);
+                // Another source port each round.
+                frame[34..36].copy_from_slice(&(round + 2).to_be_bytes());
+                true
+            });
+            assert!(came.unwrap().is_some_and(|came| came > 0), "round {round}: {} came", numbers.len());
+            queue.flush();
+        }
+        assert_eq!(numbers, (0..64).collect::<Vec<u8>>());
+    }
+    assert_eq!(queue.counters().tx_packets, 64 + 32_000);
+    // Those that shall not go are free again.
+    while queue.send_back(|_, _, _| false).unwrap() != Some(0) {}
+    assert!(receive(&mut queue).is_empty());
+    let left = queue.driver_buffers().unwrap().free;
+    assert!(free - left <= 1_024, "{free} buffers were free, {left} are left");
+}
+
+#[test]
+fn a_frame_in_pieces_goes_back_whole_and_one_without_room_is_told_of() {
+    let mut queue = one(&DpdkSpec { mtu: Some(9_000), ..device("net_ring") });
+    let long: Vec<u8> = (0..9_000u32).map(|at| at as u8).collect();
+    let free = queue.driver_buffers().unwrap().free;
+    assert!(send(&mut queue, &long));
+    queue.flush();
+    let back = queue.send_back(|len, _, frame| {
+        assert_eq!(len, long.len());
+        frame.unwrap()[8_999] = 1;
+        true
+    });
+    assert_eq!(back.unwrap(), Some(1));
+    queue.flush();
+    let got = receive(&mut queue);
+    assert_eq!((got.len(), got[0][8_999], &got[0][..8_999]), (1, 1, &long[..8_999]));
+
+    queue.set_now(Instant::from_millis(1));
+    let mut sent = 0;
+    while send(&mut queue, &packet(1, 2, sent)) {
+        sent += 1;
+    }
+    // What is taken off the full ring makes room for what waits, and nothing for more.
+    let (mut went, mut stayed) = (0, 0);
+    let came = queue.send_back(|len, _, frame| {
+        assert_eq!(len, 46);
+        *if frame.is_some() { &mut went } else { &mut stayed } += 1;
+        true
+    });
+    assert_eq!((came.unwrap(), went + stayed), (Some(64), 64));
+    while queue.send_back(|_, _, _| false).unwrap() != Some(0) {
+        queue.flush();
+    }
+    let left = queue.driver_buffers().unwrap().free;
+    assert!(free - left <= 1_024, "{free} buffers were free, {left} are left");
+}
+
+#[test]
 fn a_full_device_takes_no_more_and_loses_nothing() {
     let mut queue = one(&device("net_ring"));
     let mut sent = 0;

@@ -6,7 +6,7 @@ use clearway_base::Instant;
 use clearway_dev::{Absent, Dev, DevCounters, DevError, DriverBuffers, Fault, FaultSpec, FramePool, Loopback, Mac};
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkQueue;
-use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
+use clearway_pkt::{Burst, Offloads, PoolBuf, RxMeta, TxMeta};
 use clearway_tap::TapQueue;
 
 use crate::open::check_one_wire;
@@ -76,6 +76,22 @@ impl Dev for Port {
     #[inline]
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         each!(self, dev => dev.rx(burst))
+    }
+
+    #[inline]
+    fn send_back<F>(&mut self, turn: F) -> Result<Option<usize>, DevError>
+    where
+        F: FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
+    {
+        match self {
+            // Through the pointer, which itself can only do what every device can.
+            #[cfg(feature = "dpdk")]
+            Port::Dpdk(dev) => (**dev).send_back(turn),
+            Port::Tap(dev) => dev.send_back(turn),
+            Port::Loop(dev) => dev.send_back(turn),
+            Port::Absent(dev) => dev.send_back(turn),
+            Port::Other(dev) => dev.send_back(turn),
+        }
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use clearway_base::Instant;
 use clearway_dev::device::{VLAN_TAGS_LEN, max_frame};
 use clearway_dev::{Dev, DevError};
-use clearway_pkt::{Buf, Burst, TxMeta};
+use clearway_pkt::{Buf, Burst, RxMeta, TxMeta};
 use clearway_wire::{EtherType, Proto, eth, ipv6};
 
 /// What is exchanged in a frame before it goes back.
@@ -93,40 +93,66 @@ impl Reflector {
     /// Takes what came in and sends it back; says whether there was anything.
     pub fn turn<D: Dev>(&mut self, now: Instant, dev: &mut D, burst: &mut Burst<D::Buf>) -> Result<bool, DevError> {
         dev.set_now(now);
-        dev.rx(burst)?;
-        let came = !burst.is_empty();
         let ethernet = dev.mac().is_some();
         let longest = max_frame(dev.mtu(), ethernet);
+        let came = match dev.send_back(|len, meta, frame| self.judge(len, meta, frame, ethernet, longest))? {
+            Some(came) => came > 0,
+            None => self.turn_by_copy(dev, burst, ethernet, longest)?,
+        };
+        dev.flush();
+        Ok(came)
+    }
+
+    /// The long way, for a device that cannot send a frame in the memory in which it came.
+    fn turn_by_copy<D: Dev>(
+        &mut self,
+        dev: &mut D,
+        burst: &mut Burst<D::Buf>,
+        ethernet: bool,
+        longest: usize,
+    ) -> Result<bool, DevError> {
+        dev.rx(burst)?;
+        let came = !burst.is_empty();
         for index in 0..burst.len() {
             let Some((buf, meta)) = burst.peek(index) else { continue };
             let frame = buf.bytes();
-            self.counts.frames += 1;
-            self.counts.bytes += frame.len() as u64;
-            // A joined frame would have to be cut again, and its checksum may never have been made.
-            if meta.segment_size != 0 || frame.len() > longest {
-                self.counts.too_long += 1;
-                continue;
+            let mut room = dev.reserve(frame.len()).map(|room| &mut room[..frame.len()]);
+            if let Some(room) = &mut room {
+                room.copy_from_slice(frame);
             }
-            let Some(room) = dev.reserve(frame.len()) else {
-                self.counts.no_room += 1;
-                continue;
-            };
-            let room = &mut room[..frame.len()];
-            room.copy_from_slice(frame);
-            match turn_round(self.mirror, ethernet, room) {
-                Ok(()) => {
-                    dev.commit(frame.len(), TxMeta::default());
-                    self.counts.returned += 1;
-                    self.counts.returned_bytes += frame.len() as u64;
-                }
-                // Room that is not committed is as if it had never been asked for.
-                Err(NoWayBack::Group) => self.counts.group += 1,
-                Err(NoWayBack::Malformed) => self.counts.malformed += 1,
+            // Room that is not committed is as if it had never been asked for.
+            if self.judge(frame.len(), meta, room, ethernet, longest) {
+                dev.commit(frame.len(), TxMeta::default());
             }
         }
         burst.clear();
-        dev.flush();
         Ok(came)
+    }
+
+    /// Counts a frame that came, and makes of it the one that goes back, if it does.
+    #[inline]
+    fn judge(&mut self, len: usize, meta: &RxMeta, frame: Option<&mut [u8]>, ethernet: bool, longest: usize) -> bool {
+        self.counts.frames += 1;
+        self.counts.bytes += len as u64;
+        // A joined frame would have to be cut again, and its checksum may never have been made.
+        if meta.segment_size != 0 || len > longest {
+            self.counts.too_long += 1;
+            return false;
+        }
+        let Some(frame) = frame else {
+            self.counts.no_room += 1;
+            return false;
+        };
+        match turn_round(self.mirror, ethernet, frame) {
+            Ok(()) => {
+                self.counts.returned += 1;
+                self.counts.returned_bytes += len as u64;
+                return true;
+            }
+            Err(NoWayBack::Group) => self.counts.group += 1,
+            Err(NoWayBack::Malformed) => self.counts.malformed += 1,
+        }
+        false
     }
 }
 

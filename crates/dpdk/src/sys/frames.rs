@@ -94,6 +94,42 @@ impl Batch {
         unsafe { std::slice::from_raw_parts(frame.data, frame.head_len as usize) }
     }
 
+    /// The frame at `index` when all of it is in one piece, to be changed where it is.
+    #[inline]
+    pub(crate) fn whole_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        let frame = &self.list[..self.count][index];
+        if frame.mbuf.is_null() || frame.head_len != frame.len {
+            return None;
+        }
+        // SAFETY: the batch owns the mbuf, whose only piece has `head_len` bytes at `data`, and the borrow is exclusive.
+        Some(unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.head_len as usize) })
+    }
+
+    /// Moves the frame at `index` to `outbox`, which has room. Its place stays empty until all are [released](Batch::release_rest).
+    #[inline]
+    pub(crate) fn hand_over(&mut self, index: usize, outbox: &mut Outbox) {
+        let frame = &mut self.list[..self.count][index];
+        let mbuf = std::mem::replace(&mut frame.mbuf, std::ptr::null_mut());
+        if !mbuf.is_null() {
+            // It came as long as it goes.
+            outbox.push_raw(mbuf, frame.len, Work { flags: ask::CHAIN, ..Work::default() });
+        }
+    }
+
+    /// Gives back those frames that were not handed over.
+    #[inline]
+    pub(crate) fn release_rest(&mut self) {
+        let mut kept = 0;
+        for index in 0..self.count {
+            if !self.list[index].mbuf.is_null() {
+                self.list[kept] = self.list[index];
+                kept += 1;
+            }
+        }
+        self.count = kept;
+        self.release();
+    }
+
     /// Writes the whole frame at `index` to `to`; answers how many bytes that were.
     #[inline]
     pub(crate) fn copy(&self, index: usize, to: &mut [u8]) -> usize {
