@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bench, bulk, ctl, doctor, http, pktgen, reflect, run, up};
+use crate::{bench, bulk, ctl, doctor, http, lab, pktgen, reflect, run, up};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -35,6 +35,8 @@ enum Command {
     Bulk(Box<bulk::Args>),
     /// Measure requests and answers, over our stack or over the kernel's
     Bench(Box<bench::Args>),
+    /// Measure Clearway, the kernel and other stacks side by side, with tables and plots
+    Lab(Box<lab::Args>),
     /// Send back every frame that comes to a port
     Reflect(Box<reflect::Args>),
     /// Send numbered frames to a port, and count and time what comes back
@@ -69,6 +71,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
         Command::Bench(args) => bench::run(*args),
+        Command::Lab(args) => lab::run(*args),
         Command::Reflect(args) => reflect::run(*args),
         Command::Pktgen(args) => pktgen::run(*args),
         Command::Doctor(args) => match doctor::run(&args) {

@@ -10,6 +10,7 @@ mod error;
 mod figures;
 mod http;
 mod kernel;
+mod lab;
 mod net;
 mod pktgen;
 mod reflect;

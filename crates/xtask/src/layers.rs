@@ -60,6 +60,7 @@ const TABLE: &[Row] = &[
     row("host",    &["base", "wire", "pkt", "proto", "dev", "engine", "shm", "command", "ports"], &["sim", "script"]),
     row("capi",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports"], &[]),
     row("clearway", &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "http"], &[]),
+    row("lab",     &["hint", "engine"],                               &[]),
     row("packetdrill", &["wire", "script"],                           &[]),
     row("cli",     &[ANY],                                            &[]),
     row("xtask",   &["sim", "script"],                                &[]),

@@ -12,6 +12,7 @@ const MAY_READ_CLOCKS: &[(&str, &str)] = &[
     ("crates/client/", "keeps the timeouts of the program's calls"),
     ("crates/preload/", "keeps the timeouts of the program's calls"),
     ("crates/cli/", "shows live figures once per second"),
+    ("crates/lab/", "waits for programs, and times what they do"),
     ("crates/xtask/", "says how long a gate took"),
     ("crates/cost/", "measures how long things take"),
     ("crates/script/", "runs scripts against the kernel, which lives in real time"),
