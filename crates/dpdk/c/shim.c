@@ -1,6 +1,7 @@
 /* See shim.h. Every function is called by one thread at a time for one queue; cw_start, cw_probe, cw_open and cw_close under a lock of the caller's. */
 
 #define _GNU_SOURCE
+#include "gate.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -277,6 +278,10 @@ int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct 
 	error = set_up_queues(port, config, &info, &conf, pools, ready);
 	if (error < 0)
 		return error;
+	ready->failed = "aligned_alloc";
+	error = gates_open(port, info.driver_name, RTE_MAX(ready->rx_queues, ready->tx_queues));
+	if (error < 0)
+		return error;
 	ready->failed = "rte_eth_dev_start";
 	error = rte_eth_dev_start(port);
 	if (error < 0 && !config->may_wait)
@@ -334,6 +339,7 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 	(void)rte_eth_dev_stop(port);
 	await_deferred();
 	(void)rte_eth_dev_close(port);
+	gates_close(port);
 	if (device != NULL)
 		(void)rte_dev_remove(device);
 	for (uint16_t i = 0; i < count; i++)
@@ -470,8 +476,10 @@ static uint32_t describe_all(struct rte_mbuf **mbufs, struct cw_in *in, uint32_t
 uint32_t cw_rx(uint16_t port, uint16_t queue, struct cw_in *in, uint32_t room)
 {
 	struct rte_mbuf *mbufs[CW_BURST];
+	struct gate *gate = gate_enter(port, queue, GATE_RX);
 	uint16_t count = rte_eth_rx_burst(port, queue, mbufs, (uint16_t)RTE_MIN(room, (uint32_t)CW_BURST));
 
+	gate_leave(gate);
 	return describe_all(mbufs, in, count);
 }
 
@@ -576,6 +584,7 @@ uint32_t cw_tx(uint16_t port, uint16_t queue, const struct cw_out *out, uint32_t
 {
 	struct rte_mbuf *mbufs[CW_BURST];
 	uint16_t ready, sent;
+	struct gate *gate;
 	int asks = 0;
 
 	*bad = 0;
@@ -587,7 +596,9 @@ uint32_t cw_tx(uint16_t port, uint16_t queue, const struct cw_out *out, uint32_t
 	ready = (uint16_t)count;
 	if (asks)
 		ready = rte_eth_tx_prepare(port, queue, mbufs, (uint16_t)count);
+	gate = gate_enter(port, queue, GATE_TX);
 	sent = rte_eth_tx_burst(port, queue, mbufs, ready);
+	gate_leave(gate);
 	/* The frame behind the last good one is refused by the driver, and would be again. */
 	if (sent == ready && ready < count) {
 		rte_pktmbuf_free(mbufs[ready]);

@@ -109,6 +109,14 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// The same, while the caller goes on with what it does until the process is gone.
+    pub(crate) fn kill_while<T>(&mut self, mut work: impl FnMut() -> T) {
+        self.child.kill().unwrap();
+        while self.lives() {
+            work();
+        }
+    }
+
     /// Whether it is still there.
     pub(crate) fn lives(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
