@@ -1,4 +1,4 @@
-//! Threads that drive one queue each, without a stack, until somebody says stop.
+//! Threads that drive one queue each, or several, without a stack, until somebody says stop.
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,11 +25,11 @@ pub(crate) struct CrewArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: PortSpec,
 
-    /// Cores to run on, one thread and one queue each, such as 0 or 0,1 or 0-3
+    /// Cores to run on, one thread each, such as 0 or 0,1 or 0-3
     #[arg(long, value_name = "LIST")]
     pub(crate) cores: Option<Cores>,
 
-    /// Queues of the port, one thread each [default: as many as there are cores in --cores, or 1]
+    /// Queues of the port, dealt out to the cores of --cores, without which each has a thread of its own [default: as many as cores, or 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) queues: Option<u16>,
 
@@ -68,12 +68,17 @@ const REPORT_EVERY: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(200);
 
 impl CrewArgs {
-    /// Threads, each with a queue of its own.
-    pub(crate) fn threads(&self) -> usize {
+    /// Queues of the port.
+    pub(crate) fn queues(&self) -> usize {
         self.queues.map_or_else(|| self.cores.as_ref().map_or(1, Cores::count), usize::from)
     }
 
-    /// Where each queue runs, in words.
+    /// Threads that drive them: queue q belongs to thread q modulo their number.
+    fn threads(&self) -> usize {
+        self.cores.as_ref().map_or(self.queues(), Cores::count)
+    }
+
+    /// Where the queues run, in words.
     pub(crate) fn places(&self) -> String {
         match &self.cores {
             Some(cores) => format!("cores {cores}"),
@@ -82,16 +87,16 @@ impl CrewArgs {
     }
 
     fn check(&self) -> Result<(), WrongUse> {
-        if let Some(cores) = self.cores.as_ref().filter(|cores| cores.count() != self.threads()) {
-            let (queues, count) = (self.threads(), cores.count());
+        let (queues, cores) = (self.queues(), self.threads());
+        if queues < cores {
             return Err(WrongUse(format!(
-                "{queues} queues on {count} cores: each queue has a thread and a core of its own. Leave --queues out, or name as many cores."
+                "{queues} queues on {cores} cores: some cores would have none. Leave --queues out, or name fewer cores."
             )));
         }
         Ok(())
     }
 
-    /// Opens the port, a queue for each thread. Frames shall come and go as they are on the wire, so nothing is left to the device that would
+    /// Opens the port's queues. Frames shall come and go as they are on the wire, so nothing is left to the device that would
     /// have to be finished by somebody else: a joined frame, or a checksum that was never made, could not be sent on.
     fn open(&self) -> anyhow::Result<Vec<Unwrapped>> {
         let mut spec = self.port.clone();
@@ -104,7 +109,7 @@ impl CrewArgs {
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
         let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap, force: self.force };
-        let opened = clearway_ports::open_queues(&[spec], self.mtu, &wrap, self.threads());
+        let opened = clearway_ports::open_queues(&[spec], self.mtu, &wrap, self.queues());
         let opened = opened.map_err(|error| match error {
             PortError::Misuse(sentence) => WrongUse(sentence).into(),
             other => anyhow::Error::from(other),
@@ -113,7 +118,7 @@ impl CrewArgs {
     }
 }
 
-/// What a thread does with its queue.
+/// What a thread does with one of its queues.
 pub(crate) trait Work {
     /// What others are told of it.
     type Report: Clone + Default + Send;
@@ -145,21 +150,21 @@ struct State {
 }
 
 impl<R: Clone + Default + Send> Crew<R> {
-    fn new(count: usize) -> anyhow::Result<Crew<R>> {
-        let bells = (0..count).map(|_| Bell::new()).collect::<Result<_, _>>()?;
-        let state = State { ready: AtomicUsize::new(0), running: AtomicUsize::new(count), changed: Bell::new()? };
-        let boards = (0..count).map(|_| Board::default()).collect();
+    fn new(threads: usize, queues: usize) -> anyhow::Result<Crew<R>> {
+        let bells = (0..threads).map(|_| Bell::new()).collect::<Result<_, _>>()?;
+        let state = State { ready: AtomicUsize::new(0), running: AtomicUsize::new(threads), changed: Bell::new()? };
+        let boards = (0..queues).map(|_| Board::default()).collect();
         Ok(Crew { stop: Arc::default(), bells, boards, state: Arc::new(state) })
     }
 
-    /// What each thread had done when it last wrote it down: some 20 ms ago while it works, and up to date when it sleeps or has ended.
+    /// What was done with each queue when its thread last wrote it down: some 20 ms ago while it works, and up to date when it sleeps or has ended.
     pub(crate) fn reports(&self) -> Vec<R> {
         self.boards.iter().map(|board| board.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
     }
 
     /// Whether all threads run.
     pub(crate) fn is_whole(&self) -> bool {
-        self.state.running.load(Ordering::Acquire) == self.boards.len()
+        self.state.running.load(Ordering::Acquire) == self.bells.len()
     }
 
     /// Wakes all threads, because there is something new for them.
@@ -174,7 +179,7 @@ impl<R: Clone + Default + Send> Crew<R> {
 
     /// Waits until all threads have their queues; false when one of them ended, or a signal came.
     fn wait_ready(&self, signals: &Signals) -> anyhow::Result<bool> {
-        while self.state.ready.load(Ordering::Acquire) < self.boards.len() {
+        while self.state.ready.load(Ordering::Acquire) < self.bells.len() {
             if !self.is_whole() || self.wait(signals, NAP)? {
                 return Ok(false);
             }
@@ -212,14 +217,18 @@ where
     args.check()?;
     let signals = Signals::take()?;
     let queues = args.open()?;
-    let crew = Crew::new(queues.len())?;
+    let crew = Crew::new(args.threads(), queues.len())?;
+    let mut hands: Vec<Vec<(usize, Unwrapped)>> = (0..args.threads()).map(|_| Vec::new()).collect();
+    for (index, queue) in queues.into_iter().enumerate() {
+        hands[index % args.threads()].push((index, queue));
+    }
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (index, queue) in queues.into_iter().enumerate() {
+        for (index, queues) in hands.into_iter().enumerate() {
             let (crew, make) = (&crew, &make);
             let spawned = thread::Builder::new().name(format!("queue{index}")).spawn_scoped(scope, move || {
                 let _ends = Ends(&crew.state);
-                one_queue(args, crew, index, queue, make)
+                one_thread(args, crew, index, queues, make)
             });
             match spawned {
                 Ok(handle) => threads.push(handle),
@@ -247,11 +256,19 @@ where
     })
 }
 
-fn one_queue<W: Work>(
+/// One queue in its thread.
+struct Lane<W> {
+    /// Its number.
+    index: usize,
+    dev: Port,
+    work: W,
+}
+
+fn one_thread<W: Work>(
     args: &CrewArgs,
     crew: &Crew<W::Report>,
     index: usize,
-    queue: Unwrapped,
+    queues: Vec<(usize, Unwrapped)>,
     make: &(impl Fn(usize, &Port) -> anyhow::Result<W> + Sync),
 ) -> anyhow::Result<()> {
     if let Some(&core) = args.cores.as_ref().and_then(|cores| cores.list().get(index)) {
@@ -260,32 +277,29 @@ fn one_queue<W: Work>(
         })?;
     }
     let pool = FramePool::new(PoolBudget::default());
-    let mut dev = queue.into_port(&pool)?;
-    if dev.is_absent() {
-        let (port, queues) = (clearway_ports::describe(&args.port), args.threads());
-        return Err(anyhow!(
-            "{port} has no queue {index}. Ask for fewer than {queues} queues, or make a port that has as many."
-        ));
-    }
-    let mut work = make(index, &dev)?;
+    let lane = |(index, queue): (usize, Unwrapped)| {
+        let dev = queue.into_port(&pool)?;
+        if dev.is_absent() {
+            let (port, queues) = (clearway_ports::describe(&args.port), args.queues());
+            return Err(anyhow!(
+                "{port} has no queue {index}. Ask for fewer than {queues} queues, or make a port that has as many."
+            ));
+        }
+        Ok(Lane { index, work: make(index, &dev)?, dev })
+    };
+    let mut lanes = queues.into_iter().map(lane).collect::<anyhow::Result<Vec<_>>>()?;
     crew.state.ready.fetch_add(1, Ordering::AcqRel);
     crew.state.changed.ring();
-    let ended = drive(args, crew, index, &mut dev, &mut work);
-    write_down(crew, index, work.report(&dev));
+    let ended = drive(args, crew, &crew.bells[index], &mut lanes);
+    lanes.iter().for_each(|lane| write_down(crew, lane));
     ended
 }
 
-fn write_down<R>(crew: &Crew<R>, index: usize, report: R) {
-    *crew.boards[index].lock().unwrap_or_else(PoisonError::into_inner) = report;
+fn write_down<W: Work>(crew: &Crew<W::Report>, lane: &Lane<W>) {
+    *crew.boards[lane.index].lock().unwrap_or_else(PoisonError::into_inner) = lane.work.report(&lane.dev);
 }
 
-fn drive<W: Work>(
-    args: &CrewArgs,
-    crew: &Crew<W::Report>,
-    index: usize,
-    dev: &mut Port,
-    work: &mut W,
-) -> anyhow::Result<()> {
+fn drive<W: Work>(args: &CrewArgs, crew: &Crew<W::Report>, bell: &Bell, lanes: &mut [Lane<W>]) -> anyhow::Result<()> {
     // On the only core, looking for frames would keep the peer from making them.
     let spin = if cores::available() < 2 && args.cores.is_none() { Duration::ZERO } else { SPIN };
     let (mut clock, mut burst) = (Clock::new(), Burst::new());
@@ -293,17 +307,21 @@ fn drive<W: Work>(
     let mut idle_turns = 0u32;
     while !crew.stop.load(Ordering::Acquire) {
         let now = clock.read().now;
-        let worked = work.turn(now, dev, &mut burst)?;
+        let mut worked = false;
+        for lane in &mut *lanes {
+            worked |= lane.work.turn(now, &mut lane.dev, &mut burst)?;
+        }
         if now >= report_at {
             report_at = now + REPORT_EVERY;
-            write_down(crew, index, work.report(dev));
+            lanes.iter().for_each(|lane| write_down(crew, lane));
         }
         if worked {
             (worked_at, idle_turns) = (now, 0);
             continue;
         }
         idle_turns += 1;
-        let due = work.next_due().min(dev.next_deadline());
+        let dues = lanes.iter().map(|lane| lane.work.next_due().min(lane.dev.next_deadline()));
+        let due = dues.min().unwrap_or(Instant::NEVER);
         let far = due.since(now) > SPIN;
         if args.poll || (far && now.since(worked_at) < spin) || (!far && due.is_set()) {
             // Whoever makes the frames that are waited for may need this very core.
@@ -312,20 +330,20 @@ fn drive<W: Work>(
             }
             continue;
         }
-        if dev.must_poll() {
+        if lanes.iter().any(|lane| lane.dev.must_poll()) {
             thread::yield_now();
             continue;
         }
-        write_down(crew, index, work.report(dev));
+        lanes.iter().for_each(|lane| write_down(crew, lane));
         // A sleep ends late rather than early, so the last stretch is not slept.
-        sleep(dev, &crew.bells[index], due.since(now).min(NAP) - SPIN)?;
+        sleep(lanes, bell, due.since(now).min(NAP) - SPIN)?;
     }
     Ok(())
 }
 
-fn sleep(dev: &Port, bell: &Bell, time: Duration) -> anyhow::Result<()> {
-    let bell_fd = PollFd::new(bell.as_fd(), PollFlags::POLLIN);
-    let mut fds = [bell_fd, PollFd::new(dev.wait_fd().unwrap_or(bell.as_fd()), PollFlags::POLLIN)];
+fn sleep<W>(lanes: &[Lane<W>], bell: &Bell, time: Duration) -> anyhow::Result<()> {
+    let mut fds = vec![PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
+    fds.extend(lanes.iter().filter_map(|lane| Some(PollFd::new(lane.dev.wait_fd()?, PollFlags::POLLIN))));
     match ppoll(&mut fds, Some(TimeSpec::from_duration(time.into())), None) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),

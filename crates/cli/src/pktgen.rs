@@ -282,7 +282,7 @@ impl Watch<'_> {
         let drained = self.drain(crew, signals, index)?;
         self.give(crew, Order::Pause);
         let end = self.clock.read().now + Span::from_secs(5);
-        let told = self.wait(crew, signals, end, |_, _| self.job.results(index) == self.args.crew.threads())?;
+        let told = self.wait(crew, signals, end, |_, _| self.job.results(index) == self.args.crew.queues())?;
         let wait = [sent, drained, told].into_iter().find(|wait| *wait != Wait::Done).unwrap_or(Wait::Done);
         Ok((Row::of(self.args, self.job, index), wait))
     }

@@ -95,7 +95,7 @@ fn sum(reports: &[Report]) -> Reflected {
 /// Tells of each second; answers with how long it took.
 fn watch(args: &Args, form: Form, mirror: Mirror, crew: &Crew<Report>, signals: &Signals) -> anyhow::Result<f64> {
     let port = clearway_ports::describe(&args.crew.port);
-    let (queues, places) = (args.crew.threads(), args.crew.places());
+    let (queues, places) = (args.crew.queues(), args.crew.places());
     let what = match mirror {
         Mirror::AsIs => "as they are",
         Mirror::Macs => "with MAC addresses exchanged",

@@ -61,7 +61,7 @@ pub(super) struct Outcome {
 
 impl Job {
     pub(super) fn new(args: &Args, shape: Shape) -> Job {
-        let queues = args.crew.threads();
+        let queues = args.crew.queues();
         let extra = if args.wire { WIRE_EXTRA } else { 0 };
         let rate = |&size: &usize| args.rate.frames(size, args.line, extra).map(|rate| rate.split(queues));
         Job {

@@ -118,7 +118,7 @@ fn extra(args: &Args) -> u64 {
 /// All queues have begun.
 pub(super) fn ready(args: &Args, form: Form) -> anyhow::Result<()> {
     let port = clearway_ports::describe(&args.crew.port);
-    let queues = args.crew.threads();
+    let queues = args.crew.queues();
     if form == Form::Json {
         let cores = args.crew.cores.as_ref().map(|cores| cores.list().to_vec());
         return figures::json(&json!({
@@ -127,7 +127,7 @@ pub(super) fn ready(args: &Args, form: Form) -> anyhow::Result<()> {
         }));
     }
     let queues = if queues == 1 { "1 queue".into() } else { format!("{queues} queues") };
-    let (places, rate, flows) = (args.crew.places(), args.rate, args.flows.max(args.crew.threads() as u32));
+    let (places, rate, flows) = (args.crew.places(), args.rate, args.flows.max(args.crew.queues() as u32));
     let flows = if flows == 1 { "1 flow".into() } else { format!("{flows} flows") };
     let count =
         if args.wire { "as on a wire, with 24 bytes more per frame" } else { "of the frames that the port is given" };
@@ -222,7 +222,7 @@ pub(super) fn tell_row(args: &Args, form: Form, row: &Row) -> anyhow::Result<()>
 
 /// The table in the shape of the measurement that this command repeats: a line per number of queues, a column per size.
 pub(super) fn summary(args: &Args, form: Form, rows: &[Row]) -> anyhow::Result<()> {
-    let queues = args.crew.threads();
+    let queues = args.crew.queues();
     if form == Form::Json {
         let all = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
         return figures::json(&json!({

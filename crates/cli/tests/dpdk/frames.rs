@@ -11,8 +11,12 @@ fn number(event: &Value, key: &str) -> u64 {
 }
 
 /// Sends frames of two sizes over a link whose ends are these two ports; every one that does not come back is told of by one of the two sides.
-fn there_and_back(memory: Memory, near: &str, far: &str, queues: &str) {
-    let reflect = ["reflect", "--port", far, "--queues", queues, "--l3", "--json"];
+/// `one_core` puts all queues of the reflector into one thread.
+fn there_and_back(memory: Memory, near: &str, far: &str, queues: &str, one_core: bool) {
+    let mut reflect = vec!["reflect", "--port", far, "--queues", queues, "--l3", "--json"];
+    if one_core {
+        reflect.extend(["--cores", "0"]);
+    }
     let reflector = Running::start(clearway(memory, &reflect));
     let mut args = vec!["pktgen", "--port", near, "--queues", queues, "--sizes", "64,1500", "--flows", "16", "--json"];
     // On a machine that is busy with other things frames may stay away for a while.
@@ -46,13 +50,13 @@ fn there_and_back(memory: Memory, near: &str, far: &str, queues: &str) {
 }
 
 fn over_memif_and_vhost(memory: Memory) {
-    for queues in ["1", "2"] {
+    for (queues, one_core) in [("1", false), ("2", false), ("2", true)] {
         let folder = Folder::new();
         let (memif, vhost) = (folder.file("m"), folder.file("v"));
         let (near, far) = ("dpdk:net_memif0,role=client,socket=", "dpdk:net_memif0,role=server,socket=");
-        there_and_back(memory, &format!("{near}{memif}"), &format!("{far}{memif}"), queues);
+        there_and_back(memory, &format!("{near}{memif}"), &format!("{far}{memif}"), queues, one_core);
         let (near, far) = ("dpdk:net_virtio_user0,path=", "dpdk:net_vhost0,iface=");
-        there_and_back(memory, &format!("{near}{vhost}"), &format!("{far}{vhost}"), queues);
+        there_and_back(memory, &format!("{near}{vhost}"), &format!("{far}{vhost}"), queues, one_core);
         let left: Vec<_> = std::fs::read_dir(&folder.path).unwrap().collect();
         assert!(left.is_empty(), "sockets were left behind: {left:?}");
     }

@@ -83,7 +83,7 @@ fn wrong_use_is_told_of_with_exit_code_2() {
         ("pktgen --port loop --flows 0", "--flows"),
         ("pktgen --port loop --src-port 60000", "--src-port"),
         ("pktgen --port loop --mtu 1500 --size 1501", "carries frames of 1500 bytes at most"),
-        ("pktgen --port loop --queues 2 --cores 0", "each queue has a thread and a core of its own"),
+        ("pktgen --port loop --queues 1 --cores 0,1", "some cores would have none"),
         ("reflect", "--port"),
         ("reflect --port loop --l3 --as-is", "cannot be used with"),
         ("reflect --port pcap:x --queues 2", "can feed one core only"),
