@@ -112,8 +112,8 @@ impl Attachment {
         self.dead.store(true, Ordering::Release);
     }
 
-    /// Puts a message into the ring to the session's worker, and wakes it if it sleeps.
-    pub(crate) fn push(&self, message: Message) {
+    /// Puts a message into the ring to the session's worker, and wakes it if it sleeps. While the ring is full, `look` finds out whether there is a host at all.
+    pub(crate) fn push(&self, message: Message, look: impl Fn()) {
         let index = door::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
         loop {
@@ -123,6 +123,7 @@ impl Attachment {
             }
             // The worker is behind. Messages are never given up: a mark that is lost is a connection that stands still.
             worker.ring();
+            look();
             if !self.is_alive() {
                 return;
             }

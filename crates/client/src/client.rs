@@ -224,6 +224,7 @@ impl Client {
         hub.routes = None;
         let number = attachment.number;
         hub.set_lane(Some(Lane::new(number, lane, events, bell, pulse)));
+        hub.host_came();
         drop(hub);
         *entrance = Entrance { door: Some(door), token: Some(attachment.token) };
         self.current.store(Some(attachment.clone()));

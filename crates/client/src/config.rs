@@ -110,9 +110,7 @@ impl AppConfig {
         if let Some(path) = variable("CLEARWAY_CONFIG").or_else(|| variable("VCL_CONFIG")) {
             let path = PathBuf::from(path);
             let text = read(&path).map_err(|error| ConfigError::Unreadable { path: path.clone(), error })?;
-            let parsed = file::parse(&text, &mut config);
-            parsed.map_err(|file::Wrong { line, why }| ConfigError::Wrong { path, line, why })?;
-            config.explicit = true;
+            config = AppConfig::parse(&text, &path)?;
         }
         if let Some(socket) = variable(paths::SOCKET_VARIABLE) {
             config.socket = Some(socket.into());
@@ -135,6 +133,14 @@ impl AppConfig {
         if let Some(value) = variable(spin::VARIABLE) {
             config.spin_us = Some(number(spin::VARIABLE, value)?);
         }
+        Ok(config)
+    }
+
+    /// What the text of a file says; `path` is only named in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<AppConfig, ConfigError> {
+        let mut config = AppConfig { explicit: true, ..AppConfig::default() };
+        let parsed = file::parse(text, &mut config);
+        parsed.map_err(|file::Wrong { line, why }| ConfigError::Wrong { path: path.into(), line, why })?;
         Ok(config)
     }
 

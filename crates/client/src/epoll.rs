@@ -12,8 +12,8 @@ use clearway_shm::sleep;
 pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
 
-use crate::hub::set::{Set, What};
-use crate::hub::{BELL, INNER, KERNEL, PULSE, counter, ring, sleep_set};
+use crate::hub::set::{ET, Set, What};
+use crate::hub::{BELL, INNER, Inner, KERNEL, NOBODY, PULSE, counter, ring, sleep_set};
 use crate::internal::Internal;
 use crate::ready::IN;
 use crate::wait::{Deadline, silence};
@@ -32,8 +32,6 @@ pub struct EpollSet {
     /// A member of the program's set: wakes threads that wait there because there was no socket yet.
     first: Internal,
     calls: AtomicU32,
-    /// Threads that wait in the program's set because there was no socket.
-    waiting: AtomicU32,
     /// How often this process had been forked when the members were last made its own.
     forks: AtomicU32,
 }
@@ -53,8 +51,7 @@ impl EpollSet {
         wait::epoll_add(epfd, first.as_fd().as_raw_fd(), EpollEvent { events, data: OURS })?;
         let key = client.hub().sets.insert(Set::new(epfd, counter()?));
         let forks = AtomicU32::new(client.forks());
-        let (calls, waiting) = (AtomicU32::new(0), AtomicU32::new(0));
-        Ok(Arc::new(EpollSet { client: client.clone(), key, first, calls, waiting, forks }))
+        Ok(Arc::new(EpollSet { client: client.clone(), key, first, calls: AtomicU32::new(0), forks }))
     }
 
     /// EPOLL_CTL_ADD of a socket by the program's descriptor number `fd`.
@@ -79,14 +76,17 @@ impl EpollSet {
 
     fn add_member(&self, fd: i32, what: What, event: EpollEvent) -> Result<(), Errno> {
         let mut hub = self.client.hub();
-        let was_empty = hub.sets.get(self.key).is_none_or(Set::is_empty);
         hub.add_member(self.key, fd, what, event)?;
-        drop(hub);
-        // Either the one who waits sees the member, or we see him: both first write and then look, under the hub's lock.
-        if was_empty && self.waiting.load(Ordering::Relaxed) > 0 {
+        self.call_over(&hub);
+        Ok(())
+    }
+
+    /// There are members: one of the threads that wait in the program's set comes, and calls the next. A ring wakes one thread only, and the kernel keeps none
+    /// for those who come later, so it is rung under the hub's lock, as they are counted.
+    fn call_over(&self, hub: &Inner) {
+        if hub.sets.get(self.key).is_some_and(|set| set.waiting > 0 && !set.is_empty()) {
             ring(&self.first);
         }
-        Ok(())
     }
 
     /// EPOLL_CTL_MOD of a socket or set.
@@ -195,13 +195,18 @@ impl EpollSet {
         timeout: Option<Duration>,
         sigmask: Option<SignalMask>,
     ) -> Result<usize, Errno> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        // Looked at once more, for a member that was added before we were seen to wait.
-        let waited = match self.is_empty() {
-            true => self.kernel_wait(epfd, out, timeout, sigmask),
-            false => Ok(0),
-        };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        match self.client.hub().sets.get_mut(self.key) {
+            Some(set) if set.is_empty() => set.waiting += 1,
+            _ => return Ok(0),
+        }
+        let waited = self.kernel_wait(epfd, out, timeout, sigmask);
+        let mut hub = self.client.hub();
+        if let Some(set) = hub.sets.get_mut(self.key) {
+            set.waiting = set.waiting.saturating_sub(1);
+        }
+        // Whoever was rung for is out, or is called again: the kernel's set must not look ready for nobody, to sets that it lies in.
+        silence(&self.first);
+        self.call_over(&hub);
         waited
     }
 
@@ -221,6 +226,8 @@ impl EpollSet {
         let filled = wait::epoll(epfd, out, timeout, sigmask)?;
         let Some(ours) = out[..filled].iter().position(|event| event.data == OURS) else { return Ok(filled) };
         out.copy_within(ours + 1..filled, ours);
+        // It may have been meant for another thread, when this one looks at the kernel's members in passing.
+        self.call_over(&self.client.hub());
         Ok(filled - 1)
     }
 
@@ -244,23 +251,13 @@ impl EpollSet {
     /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when the kernel's set has something.
     fn sleep(&self, epfd: i32, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let mut hub = self.client.hub();
-        let Some(lane) = hub.lane.as_ref().filter(|lane| lane.alive) else {
+        let Some(lane) = hub.living() else {
             // All members' host is gone, and that was reported to whom it concerned.
             drop(hub);
             return self.sleep_without_host(epfd, timeout, sigmask);
         };
         let (number, words, bell) = (lane.number, lane.words.clone(), lane.bell.clone());
-        let known = hub.sets.get(self.key).and_then(|set| set.sleep.clone());
-        let sleeper = match known.filter(|(of, _)| *of == number) {
-            Some((_, sleeper)) => sleeper,
-            None => {
-                let sleeper = Arc::new(self.make_sleeper(&hub, epfd)?);
-                if let Some(set) = hub.sets.get_mut(self.key) {
-                    set.sleep = Some((number, sleeper.clone()));
-                }
-                sleeper
-            }
-        };
+        let sleeper = self.sleeper(&mut hub, number, epfd)?;
         sleep::about_to_sleep(&words.sleepers);
         hub.drain();
         match hub.sets.get_mut(self.key) {
@@ -286,6 +283,10 @@ impl EpollSet {
         if let Some(set) = hub.sets.get_mut(self.key) {
             // Two kicks can have woken one thread only, so others may be kicked again.
             (set.sleeping, set.kicked) = (set.sleeping.saturating_sub(1), 0);
+            if set.is_promising() && found.iter().any(|event| event.data == KERNEL) {
+                // What the kernel has may be all that this thread takes.
+                hub.wake_set(self.key);
+            }
         }
         drop(hub);
         if found.iter().any(|event| event.data == PULSE) {
@@ -295,15 +296,30 @@ impl EpollSet {
         Ok(found.iter().any(|event| event.data == KERNEL))
     }
 
-    /// What threads sleep on: bell, kick, pulse, and the kernel's sets of this set and of those in it.
-    fn make_sleeper(&self, hub: &crate::hub::Inner, epfd: i32) -> Result<Internal, Errno> {
-        let (Some(lane), Some(set)) = (&hub.lane, hub.sets.get(self.key)) else { return Err(Errno::BADF) };
+    /// What threads sleep on while this attachment is there, made when the first does.
+    fn sleeper(&self, hub: &mut Inner, attachment: u32, epfd: i32) -> Result<Arc<Internal>, Errno> {
+        let known = hub.sets.get(self.key).and_then(|set| set.sleep.clone());
+        if let Some((_, sleeper)) = known.filter(|(of, _)| *of == attachment) {
+            return Ok(sleeper);
+        }
+        let sleeper = Arc::new(self.make_sleeper(hub, attachment, epfd)?);
+        if let Some(set) = hub.sets.get_mut(self.key) {
+            set.sleep = Some((attachment, sleeper.clone()));
+        }
+        Ok(sleeper)
+    }
+
+    /// Kick, bell and pulse, and the kernel's sets of this set and of those in it.
+    fn make_sleeper(&self, hub: &Inner, attachment: u32, epfd: i32) -> Result<Internal, Errno> {
+        let set = hub.sets.get(self.key).ok_or(Errno::BADF)?;
+        let lane = hub.lane.as_ref().filter(|lane| lane.number == attachment);
         let sleeper = sleep_set(lane, &set.kick)?;
         let number = sleeper.as_fd().as_raw_fd();
-        let add = |epfd, data| wait::epoll_add(number, epfd, EpollEvent { events: IN, data });
-        add(epfd, KERNEL)?;
+        let add = |epfd, events, data| wait::epoll_add(number, epfd, EpollEvent { events, data });
+        add(epfd, IN, KERNEL)?;
         for inner in hub.sets_within(self.key) {
-            add(inner, INNER)?;
+            // By its edge: whether it is ready is looked at here, and one that nobody asks about now stays ready.
+            add(inner, IN | ET, INNER)?;
         }
         Ok(sleeper)
     }
@@ -315,22 +331,26 @@ impl EpollSet {
         sigmask: Option<SignalMask>,
     ) -> Result<bool, Errno> {
         let mut hub = self.client.hub();
-        let Some(set) = hub.sets.get_mut(self.key) else { return Err(Errno::BADF) };
-        let kick = set.kick.clone();
-        silence(&kick);
-        if set.is_promising() {
-            return Ok(false);
+        let sleeper = self.sleeper(&mut hub, NOBODY, epfd)?;
+        match hub.sets.get_mut(self.key) {
+            Some(set) if !set.is_promising() => set.sleeping += 1,
+            _ => return Ok(false),
         }
-        set.sleeping += 1;
         drop(hub);
-        let entry = |fd| wait::PollFd { fd, events: libc::POLLIN, found: 0 };
-        let mut fds = [entry(epfd), entry(kick.as_fd().as_raw_fd())];
-        let slept = wait::poll(&mut fds, timeout, sigmask);
-        if let Some(set) = self.client.hub().sets.get_mut(self.key) {
+        let mut found = [EpollEvent::default(); 4];
+        let slept = wait::epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
+        let found = &found[..*slept.as_ref().unwrap_or(&0)];
+        let mut hub = self.client.hub();
+        if let Some(set) = hub.sets.get_mut(self.key) {
             (set.sleeping, set.kicked) = (set.sleeping.saturating_sub(1), 0);
+            if hub.alive().is_some() {
+                // The others sleep without the host still.
+                hub.wake_set(self.key);
+            }
         }
+        drop(hub);
         slept?;
-        Ok(fds[0].found != 0)
+        Ok(found.iter().any(|event| event.data == KERNEL))
     }
 
     /// Members that came by a fork become this process's.

@@ -34,6 +34,9 @@ pub(crate) const PULSE: u64 = 2;
 pub(crate) const KERNEL: u64 = 3;
 pub(crate) const INNER: u64 = 4;
 
+/// In place of an attachment's number: no host is there.
+pub(crate) const NOBODY: u32 = 0;
+
 /// The hub of one process.
 pub(crate) struct Hub(Mutex<Inner>);
 
@@ -114,7 +117,7 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    fn new(lane: &Lane) -> Result<Sleeper, Errno> {
+    fn new(lane: Option<&Lane>) -> Result<Sleeper, Errno> {
         let kick = counter()?;
         let epoll = sleep_set(lane, &kick)?;
         Ok(Sleeper { epoll, kick })
@@ -135,16 +138,18 @@ pub(crate) fn ring(counter: &Internal) {
     let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
 }
 
-/// An epoll set of the kernel with the bell and the pulse of the lane, and `kick`.
+/// An epoll set of the kernel with the bell and the pulse of the lane, if there is a host, and `kick`.
 ///
 /// The bell is *exclusive*: of all who sleep, one is woken, and that one drains the rings for all. Bell and kick are edge-triggered, so that they need not
 /// be emptied before the next sleep; an edge that comes while nobody sleeps costs one look too many.
-pub(crate) fn sleep_set(lane: &Lane, kick: &Internal) -> Result<Internal, Errno> {
+pub(crate) fn sleep_set(lane: Option<&Lane>, kick: &Internal) -> Result<Internal, Errno> {
     let set = Internal::new(epoll::create(CreateFlags::CLOEXEC)?);
     let edge = EventFlags::IN | EventFlags::ET;
-    epoll::add(&set, lane.bell.as_fd(), EventData::new_u64(BELL), edge | EventFlags::EXCLUSIVE)?;
     epoll::add(&set, kick, EventData::new_u64(KICK), edge)?;
-    epoll::add(&set, &lane.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
+    if let Some(lane) = lane {
+        epoll::add(&set, lane.bell.as_fd(), EventData::new_u64(BELL), edge | EventFlags::EXCLUSIVE)?;
+        epoll::add(&set, &lane.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
+    }
     Ok(set)
 }
 
@@ -228,7 +233,12 @@ impl Hub {
 impl Inner {
     /// The number of the attachment whose host is there.
     pub(crate) fn alive(&self) -> Option<u32> {
-        self.lane.as_ref().filter(|lane| lane.alive).map(|lane| lane.number)
+        self.living().map(|lane| lane.number)
+    }
+
+    /// The lane whose host is there.
+    pub(crate) fn living(&self) -> Option<&Lane> {
+        self.lane.as_ref().filter(|lane| lane.alive)
     }
 
     /// What a socket is ready for.
@@ -268,6 +278,17 @@ impl Inner {
     pub(crate) fn set_lane(&mut self, lane: Option<Lane>) {
         self.by_session.clear();
         self.lane = lane;
+    }
+
+    /// A new host is there: who sleeps hears no bell of it, and looks anew.
+    pub(crate) fn host_came(&mut self) {
+        for waiter in self.waiters.iter().map(|(waiter, _)| waiter).collect::<Vec<_>>() {
+            self.touch(waiter);
+        }
+        let asleep = self.sets.iter().filter(|(_, set)| set.sleeping > 0);
+        for kick in asleep.map(|(_, set)| set.kick.clone()).collect::<Vec<_>>() {
+            self.kick_set(kick);
+        }
     }
 
     /// The host is gone: everything of it is ready, with an error.
@@ -386,16 +407,16 @@ impl Inner {
     }
 
     /// The thread is about to sleep on what this returns, on which it is kicked from now on.
-    pub(crate) fn lie_down(&mut self, waiter: usize) -> Result<Option<Arc<Sleeper>>, Errno> {
-        let Some(lane) = self.lane.as_mut().filter(|lane| lane.alive) else { return Ok(None) };
-        let sleeper = match lane.pool.pop() {
+    pub(crate) fn lie_down(&mut self, waiter: usize) -> Result<Arc<Sleeper>, Errno> {
+        let mut lane = self.lane.as_mut().filter(|lane| lane.alive);
+        let sleeper = match lane.as_mut().and_then(|lane| lane.pool.pop()) {
             Some(sleeper) => sleeper,
-            None => Arc::new(Sleeper::new(lane)?),
+            None => Arc::new(Sleeper::new(lane.as_deref())?),
         };
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.sleeper = Some(sleeper.clone());
         }
-        Ok(Some(sleeper))
+        Ok(sleeper)
     }
 
     /// The thread is up again.

@@ -162,7 +162,7 @@ impl Socket {
                 false => flag,
             };
             if connected && before & flag == 0 {
-                attachment.push(self.message(what, 0));
+                attachment.push(self.message(what, 0), || self.client.glance());
             }
         }
         // Other threads may be waiting for what does not come any more. As in Linux they are told also where this is an error: some programs wake their threads so.
@@ -281,7 +281,7 @@ impl Socket {
     fn tell(&self, what: u32, aux: u32) {
         if let Some(guard) = self.client.of(&self.core) {
             if let Some(attachment) = guard.as_ref() {
-                attachment.push(self.message(what, aux));
+                attachment.push(self.message(what, aux), || self.client.glance());
             }
         }
     }

@@ -1,7 +1,6 @@
 //! A thread that waits: it registers, looks once more, and sleeps in the kernel.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::hub::{BELL, PULSE, Watch};
+use crate::hub::{BELL, NOBODY, PULSE, Watch};
 use crate::{Errno, ready};
 
 /// A thread that waits for some sockets or sets, until this is dropped.
@@ -69,21 +68,18 @@ impl<'a> Waiting<'a> {
         mask: Option<SignalMask>,
     ) -> Result<(), Errno> {
         let mut hub = self.client.hub();
-        let Some(sleeper) = hub.lie_down(self.waiter)? else {
-            // Nothing of a host's is waited for but what is dead, and that was found.
-            drop(hub);
-            fds[0].fd = -1;
-            wait::poll(fds, timeout, mask)?;
-            return Ok(());
-        };
-        let (number, words, bell) = match &hub.lane {
-            Some(lane) => (lane.number, lane.words.clone(), lane.bell.clone()),
-            None => return Ok(()),
-        };
-        sleep::about_to_sleep(&words.sleepers);
-        hub.drain();
+        let sleeper = hub.lie_down(self.waiter)?;
+        // Without a host nothing is waited for but the kernel's descriptors, and that a host comes.
+        let lane = hub.living().map(|lane| (lane.words.clone(), lane.bell.clone()));
+        let number = hub.alive().unwrap_or(NOBODY);
+        if let Some((words, _)) = &lane {
+            sleep::about_to_sleep(&words.sleepers);
+            hub.drain();
+        }
         if hub.was_touched(self.waiter) {
-            sleep::awake(&words.sleepers);
+            if let Some((words, _)) = &lane {
+                sleep::awake(&words.sleepers);
+            }
             hub.get_up(self.waiter, sleeper, number);
             return Ok(());
         }
@@ -101,12 +97,12 @@ impl<'a> Waiting<'a> {
             let there = *slept.as_ref().unwrap_or(&0);
             (slept, &found[..there])
         };
-        if found.iter().any(|event| event.data == BELL) {
-            silence(&bell);
+        if let Some((_, bell)) = lane.as_ref().filter(|_| found.iter().any(|event| event.data == BELL)) {
+            silence(bell);
         }
         let pulse_lost = found.iter().any(|event| event.data == PULSE);
         let mut hub = self.client.hub();
-        if hub.lane.as_ref().is_some_and(|lane| lane.number == number) {
+        if let Some((words, _)) = lane.filter(|_| hub.lane.as_ref().is_some_and(|lane| lane.number == number)) {
             sleep::awake(&words.sleepers);
             hub.drain();
         }
@@ -133,9 +129,9 @@ fn take(set: &crate::internal::Internal, found: &mut [EpollEvent]) -> usize {
 }
 
 /// Empties the bell. What it was rung for must be looked at after this call.
-pub(crate) fn silence(bell: &Arc<crate::internal::Internal>) {
+pub(crate) fn silence(bell: &crate::internal::Internal) {
     let mut rings = [0; 64];
-    while rustix::io::read(&**bell, &mut rings) == Ok(rings.len()) {}
+    while rustix::io::read(bell, &mut rings) == Ok(rings.len()) {}
 }
 
 impl Client {

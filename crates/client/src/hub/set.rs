@@ -28,8 +28,10 @@ pub(crate) struct Set {
     /// Members that may be ready. Each is in it once at most.
     ready: VecDeque<usize>,
     pub(crate) watches: Vec<Watch>,
-    /// Wakes one of those that wait for the set.
+    /// Wakes one of those that wait for the set. Never emptied: who waits for it sees its edges, also in a child of this process, which has it too.
     pub(crate) kick: Arc<Internal>,
+    /// Threads that wait in the program's set, because there is no member here.
+    pub(crate) waiting: u32,
     /// Threads that sleep on the set, and how many of them were kicked.
     pub(crate) sleeping: u32,
     pub(crate) kicked: u32,
@@ -77,6 +79,7 @@ impl Set {
             by_fd: HashMap::new(),
             ready: VecDeque::new(),
             watches: Vec::new(),
+            waiting: 0,
             kick: Arc::new(kick),
             sleeping: 0,
             kicked: 0,
@@ -116,7 +119,7 @@ impl Set {
     }
 
     pub(crate) fn forget_threads(&mut self) {
-        (self.sleeping, self.kicked, self.sleep) = (0, 0, None);
+        (self.waiting, self.sleeping, self.kicked, self.sleep) = (0, 0, 0, None);
         self.watches.retain(|watch| matches!(watch, Watch::Member { .. }));
     }
 

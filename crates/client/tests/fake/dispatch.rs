@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,15 @@ use clearway_client::{
     AppConfig, AttachError, Client, EpollEvent, EpollSet, Errno, How, Kind, PollEntry, Socket, SocketOptions, Target,
     poll,
 };
+use clearway_shm::wait::{self, PollFd};
 use rustix::event::epoll as kernel;
 
-use crate::host::FakeHost;
+use crate::host::{FakeHost, SLOTS};
 
 const IN: u32 = libc::EPOLLIN as u32;
+
+/// How long a test waits for what comes soon, or is lost.
+const AGAINST_HANGS: Duration = Duration::from_secs(30);
 
 /// Few enough for a checker that makes everything slow.
 const ROUNDS: u64 = 300;
@@ -185,6 +190,161 @@ fn members_come_and_go_while_others_wait() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert!(set.is_empty(), "closed sockets leave their sets");
+}
+
+#[test]
+fn everybody_who_waited_before_there_were_members_is_woken_for_them() {
+    let host = FakeHost::start();
+    let client = attach(&host, 0);
+    let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
+    let set = EpollSet::new(&client, epfd.as_raw_fd()).unwrap();
+    let (tell, woken) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (tell, set, epfd) = (tell.clone(), &set, epfd.as_raw_fd());
+            scope.spawn(move || {
+                let mut out = [EpollEvent::default()];
+                let found = set.wait(epfd, &mut out, Some(AGAINST_HANGS), None);
+                // It does not come again, so what is left is for the others.
+                tell.send(found.map(|found| (found, out[0].data))).unwrap();
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let mut all: Vec<_> = (1..5)
+            .map(|data| {
+                let (socket, lifeline) = connected(&client);
+                let event = EpollEvent { events: IN | libc::EPOLLONESHOT as u32, data };
+                set.add(lifeline.as_raw_fd(), &socket, event).unwrap();
+                (socket, lifeline)
+            })
+            .collect();
+        all.iter_mut().for_each(|(socket, _)| send_all(socket, b"x"));
+        let mut seen: Vec<_> = (0..4).map(|_| woken.recv().unwrap().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4].map(|data| (1, data)));
+    });
+}
+
+#[test]
+fn a_set_that_nobody_waits_for_any_more_is_not_ready_for_the_set_it_lies_in() {
+    let host = FakeHost::start();
+    let client = attach(&host, 0);
+    let make = || {
+        let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
+        (EpollSet::new(&client, epfd.as_raw_fd()).unwrap(), epfd)
+    };
+    let ((inner, inner_fd), (outer, outer_fd)) = (make(), make());
+    let mut out = [EpollEvent::default()];
+    for _ in 0..100 {
+        // Somebody waits for the inner set until its first member comes, or until a moment before.
+        let (socket, lifeline) = connected(&client);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let timeout = Some(Duration::from_micros(100));
+                inner.wait(inner_fd.as_raw_fd(), &mut [EpollEvent::default()], timeout, None).unwrap()
+            });
+            std::thread::sleep(Duration::from_micros(50));
+            inner.add(lifeline.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
+        });
+        let mut fds = [PollFd { fd: inner_fd.as_raw_fd(), events: libc::POLLIN, found: 0 }];
+        assert_eq!(wait::poll(&mut fds, Some(Duration::ZERO), None).unwrap(), 0, "there is nothing to be found in it");
+        inner.remove(lifeline.as_raw_fd()).unwrap();
+    }
+    let (socket, lifeline) = connected(&client);
+    inner.add(lifeline.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
+    outer.add_set(inner_fd.as_raw_fd(), &inner, EpollEvent { events: IN, data: 2 }).unwrap();
+    assert_eq!(outer.wait(outer_fd.as_raw_fd(), &mut out, Some(Duration::from_millis(1)), None), Ok(0));
+    send_all(&socket, b"x");
+    assert_eq!(outer.wait(outer_fd.as_raw_fd(), &mut out, Some(AGAINST_HANGS), None), Ok(1));
+    assert_eq!({ out[0].data }, 2);
+}
+
+/// A set whose only member was a socket of a host that is gone, which was said.
+struct Bereaved {
+    client: Arc<Client>,
+    door: PathBuf,
+    set: Arc<EpollSet>,
+    epfd: OwnedFd,
+    _old: (Arc<Socket>, OwnedFd),
+}
+
+impl Bereaved {
+    fn new() -> Bereaved {
+        let host = FakeHost::start();
+        let (client, door) = (attach(&host, 0), host.door.clone());
+        let old = connected(&client);
+        let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
+        let set = EpollSet::new(&client, epfd.as_raw_fd()).unwrap();
+        set.add(old.1.as_raw_fd(), &old.0, EpollEvent { events: libc::EPOLLET as u32, data: 1 }).unwrap();
+        drop(host);
+        let bereaved = Bereaved { client, door, set, epfd, _old: old };
+        assert_eq!(bereaved.wait(), Ok(1), "the old socket has failed, and says so once");
+        bereaved
+    }
+
+    fn wait(&self) -> Result<u64, Errno> {
+        let mut out = [EpollEvent::default()];
+        let found = self.set.wait(self.epfd.as_raw_fd(), &mut out, Some(AGAINST_HANGS), None);
+        found.map(|_| out[0].data)
+    }
+
+    /// A socket of the host that came, in the set.
+    fn add(&self, data: u64) -> (Arc<Socket>, OwnedFd) {
+        let (socket, lifeline) = connected(&self.client);
+        let events = IN | libc::EPOLLONESHOT as u32;
+        self.set.add(lifeline.as_raw_fd(), &socket, EpollEvent { events, data }).unwrap();
+        (socket, lifeline)
+    }
+}
+
+#[test]
+fn who_waits_without_a_host_hears_of_the_next_one() {
+    let bereaved = Bereaved::new();
+    std::thread::scope(|scope| {
+        let waiters = [scope.spawn(|| bereaved.wait()), scope.spawn(|| bereaved.wait())];
+        std::thread::sleep(Duration::from_millis(20));
+        let _host = FakeHost::start_at(bereaved.door.clone());
+        let sockets = [2, 3].map(|data| bereaved.add(data));
+        sockets.iter().for_each(|(socket, _)| send_all(socket, b"x"));
+        let mut seen = waiters.map(|waiter| waiter.join().unwrap().unwrap());
+        seen.sort_unstable();
+        assert_eq!(seen, [2, 3]);
+    });
+}
+
+#[test]
+fn who_polls_without_a_host_hears_of_the_next_one() {
+    let bereaved = Bereaved::new();
+    std::thread::scope(|scope| {
+        let poller = scope.spawn(|| {
+            let target = Target::Epoll(&bereaved.set, bereaved.epfd.as_raw_fd());
+            poll(&bereaved.client, &mut [PollEntry { target, events: IN as u16, found: 0 }], Some(AGAINST_HANGS), None)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let _host = FakeHost::start_at(bereaved.door.clone());
+        let (socket, _lifeline) = bereaved.add(2);
+        send_all(&socket, b"x");
+        assert_eq!(poller.join().unwrap(), Ok(1));
+    });
+}
+
+/// Who finds the ring full waits for the worker, and not for one that is gone.
+#[test]
+fn a_ring_that_nobody_empties_any_more_holds_nobody() {
+    let host = FakeHost::start_deaf();
+    let client = attach(&host, 0);
+    // Each leaves one message.
+    let all: Vec<_> = (0..=SLOTS).map(|_| connected(&client)).collect();
+    let [full @ .., last] = &all[..] else { unreachable!("there are some") };
+    full.iter().for_each(|(socket, _)| send_all(socket, b"x"));
+    std::thread::scope(|scope| {
+        // That the host is gone it learns there, or before it begins.
+        let sender = scope.spawn(|| last.0.send(&[IoSlice::new(b"x")], 0));
+        std::thread::sleep(Duration::from_millis(20));
+        drop(host);
+        assert!(matches!(sender.join().unwrap(), Ok(1) | Err(Errno::CONNRESET)));
+    });
+    assert_eq!(recv_all(&full[0].0, 1, 0), Err(Errno::CONNRESET));
 }
 
 #[test]

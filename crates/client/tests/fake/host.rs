@@ -23,7 +23,7 @@ use clearway_shm::{
     socket,
 };
 
-const SLOTS: u32 = 64;
+pub(crate) const SLOTS: u32 = 64;
 const SEGMENT: usize = 16 << 20;
 const FIFO: u32 = 16 << 10;
 
@@ -31,6 +31,14 @@ const FIFO: u32 = 16 << 10;
 const HASTE: Duration = Duration::from_micros(300);
 
 static HOSTS: AtomicU32 = AtomicU32::new(0);
+
+/// How a host goes about its work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Prompt,
+    Hasty,
+    Deaf,
+}
 
 /// A host that runs until this is dropped.
 pub(crate) struct FakeHost {
@@ -51,17 +59,22 @@ impl FakeHost {
 
     /// One that tells of room before there is any, whenever it is asked for.
     pub(crate) fn start_hasty() -> FakeHost {
-        FakeHost::run(FakeHost::free_door(), true)
+        FakeHost::run(FakeHost::free_door(), Manner::Hasty)
+    }
+
+    /// One that takes no messages out of the rings.
+    pub(crate) fn start_deaf() -> FakeHost {
+        FakeHost::run(FakeHost::free_door(), Manner::Deaf)
     }
 
     pub(crate) fn start_at(door: PathBuf) -> FakeHost {
-        FakeHost::run(door, false)
+        FakeHost::run(door, Manner::Prompt)
     }
 
-    fn run(door: PathBuf, is_hasty: bool) -> FakeHost {
+    fn run(door: PathBuf, manner: Manner) -> FakeHost {
         let listener = socket::listen(&door, 0o600).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut house = House::new(listener, stop.clone(), is_hasty);
+        let mut house = House::new(listener, stop.clone(), manner);
         let thread = Some(std::thread::spawn(move || house.run()));
         FakeHost { door, stop, thread }
     }
@@ -86,7 +99,7 @@ struct House {
     bell: Bell,
     bell_fd: OwnedFd,
     guests: Vec<Guest>,
-    is_hasty: bool,
+    manner: Manner,
 }
 
 /// A process.
@@ -105,7 +118,7 @@ struct Member {
     used: u32,
     sessions: HashMap<SessionId, Echo>,
     news: bool,
-    is_hasty: bool,
+    manner: Manner,
 }
 
 struct Echo {
@@ -122,18 +135,18 @@ struct Echo {
 }
 
 impl House {
-    fn new(listener: OwnedFd, stop: Arc<AtomicBool>, is_hasty: bool) -> House {
+    fn new(listener: OwnedFd, stop: Arc<AtomicBool>, manner: Manner) -> House {
         let boot = u64::from(HOSTS.fetch_add(1, Ordering::Relaxed));
         let (page, page_fd) = HousePage::create(boot, 1).unwrap();
         let bell = Bell::new().unwrap();
         let bell_fd = bell.as_fd().try_clone_to_owned().unwrap();
-        House { listener, stop, boot, page, page_fd, bell, bell_fd, guests: Vec::new(), is_hasty }
+        House { listener, stop, boot, page, page_fd, bell, bell_fd, guests: Vec::new(), manner }
     }
 
     fn run(&mut self) {
         while !self.stop.load(Ordering::Relaxed) {
             let worked = self.turn();
-            if worked || self.is_hasty {
+            if worked || self.manner == Manner::Hasty {
                 continue;
             }
             sleep::about_to_sleep(self.page.sleeps(0));
@@ -188,7 +201,7 @@ impl House {
                 refuse(guest, libc::EACCES);
                 return true;
             }
-            let (member, welcome, lane_fd, bell_fd) = Member::new(self.is_hasty);
+            let (member, welcome, lane_fd, bell_fd) = Member::new(self.manner);
             let welcome = Welcome { boot: self.boot, house_len: self.page.len() as u32, ..welcome };
             let descriptors = [lane_fd.as_fd(), self.page_fd.as_fd(), bell_fd.as_fd(), self.bell_fd.as_fd()];
             socket::send(guest.door.as_fd(), &Reply::Welcome(welcome), &descriptors).unwrap();
@@ -218,7 +231,7 @@ fn readable(fd: &OwnedFd) -> bool {
 }
 
 impl Member {
-    fn new(is_hasty: bool) -> (Member, Welcome, OwnedFd, OwnedFd) {
+    fn new(manner: Manner) -> (Member, Welcome, OwnedFd, OwnedFd) {
         let requests = size_of::<LaneHead>() as u32;
         let events = requests + ring_len(SLOTS);
         let lane_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
@@ -239,7 +252,7 @@ impl Member {
             used: 0,
             sessions: HashMap::new(),
             news: false,
-            is_hasty,
+            manner,
         };
         let welcome = Welcome {
             boot: 0,
@@ -329,14 +342,17 @@ impl Member {
 
     fn work(&mut self) -> bool {
         let mut worked = false;
+        if self.manner == Manner::Deaf {
+            return false;
+        }
         while let Some(message) = self.requests.pop().unwrap() {
             worked = true;
             let Some(echo) = self.sessions.get_mut(&message.session) else { continue };
             echo.closing |= message.what == request::SHUT_WRITE;
-            let news = if self.is_hasty { 0 } else { echo.pump() };
+            let news = if self.manner == Manner::Hasty { 0 } else { echo.pump() };
             self.tell(message.session, news);
         }
-        if self.is_hasty {
+        if self.manner == Manner::Hasty {
             let news: Vec<_> = self.sessions.iter_mut().map(|(id, echo)| (*id, echo.pump_later())).collect();
             news.into_iter().for_each(|(id, news)| self.tell(id, news));
         }

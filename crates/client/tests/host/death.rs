@@ -41,12 +41,12 @@ fn whoever_waits_is_told_when_the_host_goes() {
     while ours.readable_bytes() < 14 {
         std::thread::yield_now();
     }
+    // A listener that nobody comes to.
+    let idle = listener(&client, "172.16.2.1:99");
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| recv(&theirs, 1, 0));
         let poller = scope.spawn(|| {
             let events = libc::POLLOUT as u16;
-            // A listener that nobody comes to.
-            let idle = listener(&client, "172.16.2.1:99");
             let mut entries = [PollEntry { target: Target::Ours(&idle), events, found: 0 }];
             let ready = poll(&client, &mut entries, None, None);
             (ready, entries[0].found)
