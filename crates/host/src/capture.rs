@@ -226,7 +226,7 @@ impl Capture {
     fn begin(wanted: &PcapTrace, iface: Option<Iface>, names: Vec<(Iface, String)>) -> Result<Capture, CommandError> {
         let path = wanted.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
         let path = std::path::absolute(&path).unwrap_or(path);
-        let unwritable = |source| CommandError::Unwritable { path: path.clone(), source };
+        let unwritable = |error| CommandError::Unwritable { path: path.clone(), error };
         let usual = TraceSpec::default();
         let spec = TraceSpec {
             filter: FrameFilter {

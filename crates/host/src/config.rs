@@ -170,7 +170,7 @@ impl Default for Settings {
 impl Settings {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Settings, SettingsError> {
-        let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |error| SettingsError::Unreadable { path: path.to_owned(), error };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Settings::parse(&text, path)
     }

@@ -143,10 +143,10 @@ impl Control {
         if state.depth >= MAX_DEPTH {
             return Err(CommandError::TooDeep);
         }
-        let in_script = |source: CommandError, number: usize| CommandError::InScript {
+        let in_script = |error: CommandError, number: usize| CommandError::InScript {
             path: path.to_owned(),
             number,
-            source: Box::new(source),
+            error: Box::new(error),
         };
         let lines = statements(&text)
             .map_err(|error| CommandError::Script { path: path.to_owned(), error: Box::new(error) })?;
@@ -215,7 +215,7 @@ fn asks_for_json(line: &str) -> bool {
 }
 
 fn read_script(path: &Path) -> Result<String, CommandError> {
-    let unreadable = |source| CommandError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |error| CommandError::Unreadable { path: path.to_owned(), error };
     let meta = std::fs::metadata(path).map_err(unreadable)?;
     if !meta.is_file() || meta.len() > MAX_SCRIPT {
         return Err(CommandError::NoScript(PathBuf::from(path)));

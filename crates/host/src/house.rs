@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use clearway_engine::{Bell, EngineError, Team};
+use clearway_engine::{Bell, EngineError, Seat, Team};
 use clearway_shm::door::SessionId;
 use clearway_shm::house::MAX_WORKERS;
 use clearway_shm::{HousePage, ShmError};
@@ -20,7 +20,7 @@ use crate::namespaces::{NamespaceError, NamespaceSpec, Namespaces};
 use crate::program::ProgramInfo;
 use crate::sessions::SessionsReport;
 use crate::setup::Setup;
-use crate::worker::{Failed, Worker};
+use crate::worker::Worker;
 
 /// The worker, or the house, has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -214,26 +214,7 @@ pub struct House {
 impl House {
     /// Makes the sockets and starts the workers.
     pub fn start(setup: Setup) -> Result<House, HouseError> {
-        if setup.workers.is_empty() || setup.workers.len() > MAX_WORKERS {
-            return Err(HouseError::Workers);
-        }
-        let system = |what| move |error| HouseError::System(what, error);
-        let workers = setup.workers.iter().map(|_| Door::new()).collect::<io::Result<Vec<_>>>();
-        let workers = workers.map_err(system("make the workers' bells"))?;
-        let boot = random_u64().map_err(system("read the system's random source"))?;
-        let (page, page_fd) = HousePage::create(boot, workers.len())?;
-        let shared = Arc::new(Shared {
-            workers,
-            keeper: Door::new().map_err(system("make the keeper's bell"))?,
-            namespaces: Arc::default(),
-            interfaces: Arc::default(),
-            page,
-            stop: AtomicBool::new(false),
-            branched: Mutex::default(),
-        });
-        let keeper = Keeper::new(&setup, &shared, page_fd, boot)?;
-        let bells = shared.workers.iter().map(|w| w.bell.clone()).collect();
-        let (team, seats) = Team::with_bells(bells).map_err(system("make the workers' bells"))?;
+        let Frame { shared, keeper, team, seats } = frame(&setup)?;
         let mut house = House { handle: HouseHandle(Arc::clone(&shared)), keeper, threads: Vec::new(), team };
         for (index, seat) in seats.into_iter().enumerate() {
             match start_worker(index, &setup, &shared, seat) {
@@ -282,11 +263,43 @@ impl House {
     }
 }
 
+/// What a house is before anybody works in it.
+pub(crate) struct Frame {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) keeper: Keeper,
+    pub(crate) team: Team<SessionsReport>,
+    pub(crate) seats: Vec<Seat<SessionsReport>>,
+}
+
+pub(crate) fn frame(setup: &Setup) -> Result<Frame, HouseError> {
+    if setup.workers.is_empty() || setup.workers.len() > MAX_WORKERS {
+        return Err(HouseError::Workers);
+    }
+    let system = |what| move |error| HouseError::System(what, error);
+    let workers = setup.workers.iter().map(|_| Door::new()).collect::<io::Result<Vec<_>>>();
+    let workers = workers.map_err(system("make the workers' bells"))?;
+    let boot = random_u64().map_err(system("read the system's random source"))?;
+    let (page, page_fd) = HousePage::create(boot, workers.len())?;
+    let shared = Arc::new(Shared {
+        workers,
+        keeper: Door::new().map_err(system("make the keeper's bell"))?,
+        namespaces: Arc::default(),
+        interfaces: Arc::default(),
+        page,
+        stop: AtomicBool::new(false),
+        branched: Mutex::default(),
+    });
+    let keeper = Keeper::new(setup, &shared, page_fd, boot)?;
+    let bells = shared.workers.iter().map(|w| w.bell.clone()).collect();
+    let (team, seats) = Team::with_bells(bells).map_err(system("make the workers' bells"))?;
+    Ok(Frame { shared, keeper, team, seats })
+}
+
 fn start_worker(
     index: usize,
     setup: &Setup,
     shared: &Arc<Shared>,
-    seat: clearway_engine::Seat<SessionsReport>,
+    seat: Seat<SessionsReport>,
 ) -> Result<JoinHandle<Result<(), EngineError>>, HouseError> {
     let (tell, begun) = mpsc::sync_channel(1);
     let (setup, shared) = (setup.clone(), Arc::clone(shared));
@@ -309,8 +322,7 @@ fn start_worker(
     let thread = thread.map_err(|error| HouseError::System("start a thread", error))?;
     match begun.recv() {
         Ok(Ok(())) => Ok(thread),
-        Ok(Err(Failed::Start(sentence))) => Err(HouseError::Thread(index, sentence)),
-        Ok(Err(Failed::Engine(error))) => Err(HouseError::Engine(index, error)),
+        Ok(Err(failed)) => Err(failed.of(index)),
         Err(_) => Err(HouseError::Thread(index, "its thread panicked; this is a bug".into())),
     }
 }

@@ -10,6 +10,7 @@ pub use attach::KeeperCounts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -89,6 +90,8 @@ pub(crate) struct Keeper {
     /// The lifelines, in a set of their own within the other: so those that hung up before a question was asked can be seen to before it is answered.
     lines: Epoll,
     doors: Vec<Option<Door>>,
+    /// The folder of the namespaces' doors, when it was made for this house.
+    own_folder: Option<PathBuf>,
     /// Somebody who knocks is let in. Before that, the doors are there, so that who knocks waits.
     is_open: bool,
     processes: Slab<Process>,
@@ -144,6 +147,7 @@ impl Keeper {
             epoll,
             lines,
             doors: Vec::new(),
+            own_folder: None,
             is_open: setup.open,
             processes: Slab::new(setup.processes),
             lifelines: Slab::new(sessions.min(LIFELINES)),
@@ -160,22 +164,30 @@ impl Keeper {
 
     /// Keeps house until it is stopped.
     pub(crate) fn run(&mut self) -> Result<(), HouseError> {
-        let mut events = [EpollEvent::empty(); EVENTS];
         while !self.house.stop.load(Ordering::Acquire) {
-            let found = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
-                Ok(found) => found,
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(HouseError::System("wait for programs", errno.into())),
-            };
-            for event in &events[..found] {
-                self.on_descriptor(event);
-            }
-            let house = Arc::clone(&self.house);
-            for job in house.keeper.mailbox.take() {
-                job(self);
-            }
+            self.round(EpollTimeout::NONE)?;
         }
         Ok(())
+    }
+
+    /// Waits at most so long for something to do, and does it. Answers whether there was something.
+    pub(crate) fn round(&mut self, most: EpollTimeout) -> Result<bool, HouseError> {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let found = match self.epoll.wait(&mut events, most) {
+            Ok(found) => found,
+            Err(Errno::EINTR) => 0,
+            Err(errno) => return Err(HouseError::System("wait for programs", errno.into())),
+        };
+        for event in &events[..found] {
+            self.on_descriptor(event);
+        }
+        let house = Arc::clone(&self.house);
+        let jobs = house.keeper.mailbox.take();
+        let any = found > 0 || !jobs.is_empty();
+        for job in jobs {
+            job(self);
+        }
+        Ok(any)
     }
 
     fn on_descriptor(&mut self, event: &EpollEvent) {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod by_hand;
 mod capture;
 pub mod config;
 pub mod control;
@@ -24,6 +25,7 @@ mod show;
 pub mod store;
 pub mod worker;
 
+pub use by_hand::HouseByHand;
 pub use config::{Settings, SettingsError};
 pub use control::{Answer, CommandError, Control, ControlOptions, ControlSocket, Outcome};
 pub use env::HostEnv;

@@ -1,7 +1,7 @@
 //! A program: what entered a namespace once, and the processes that it forked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use clearway_proto::Table;
 use clearway_shm::door::Token;
@@ -92,9 +92,24 @@ pub(crate) struct Program {
     pub(crate) listeners: AtomicU32,
     /// It wrote something impossible, and is served no more.
     pub(crate) is_cut: AtomicBool,
+    /// A listener of it, on whatever worker, waits for it to have fewer sessions.
+    pub(crate) is_stalled: AtomicBool,
 }
 
 impl Program {
+    /// For a listener that found no room: it is looked at when a session ends from now on. There may be room by now.
+    pub(crate) fn stall(&self) {
+        self.is_stalled.store(true, Ordering::Relaxed);
+        // Either who looks for room next sees the session that ended, or who ended it sees the mark.
+        fence(Ordering::SeqCst);
+    }
+
+    /// After a session ended: whether listeners must be looked at.
+    pub(crate) fn take_stalled(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.is_stalled.load(Ordering::Relaxed) && self.is_stalled.swap(false, Ordering::AcqRel)
+    }
+
     /// Whether a door leads to it; None: the main door, which leads everywhere.
     pub(crate) fn is_behind(&self, door_of: Option<&str>) -> bool {
         door_of.is_none_or(|namespace| namespace == self.namespace)

@@ -58,7 +58,7 @@ type HostStack = Stack<HostEnv>;
 pub(crate) struct Session {
     id: SessionId,
     program: Arc<Program>,
-    _permit: Permit,
+    permit: Permit,
     head: SessionView,
     head_block: Block,
     kind: Kind,
@@ -332,6 +332,8 @@ impl App<HostEnv> for Sessions {
         !self.mailbox.has_jobs()
             && self.unfinished.is_empty()
             && self.unpassed.is_empty()
+            // Each gets its time in the next turn.
+            && self.leavers.have_their_time()
             && self.lanes.iter().all(|lane| lane.is_quiet())
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_dev::FramePool;
-use clearway_engine::{Engine, EngineError, OnDeviceError, Seat, Step, Time, cores};
+use clearway_engine::{Engine, EngineError, OnDeviceError, Seat, Step, Time, Turn, cores};
 use clearway_ports::Port;
 use clearway_proto::Stack;
 
 use crate::env::HostEnv;
-use crate::house::Shared;
+use crate::house::{HouseError, Shared};
 use crate::sessions::{Sessions, SessionsReport};
 use crate::setup::Setup;
 use crate::store::{FifoRx, FifoTx, Yard};
@@ -22,12 +22,24 @@ pub struct Worker {
     index: usize,
     house: Arc<Shared>,
     engine: HostEngine,
+    /// The time when somebody brings it, and it is not read from the clock.
+    brought: Option<Time>,
 }
 
 /// Why a worker did not begin, or ended.
 pub(crate) enum Failed {
     Start(String),
     Engine(EngineError),
+}
+
+impl Failed {
+    /// What the house says of it.
+    pub(crate) fn of(self, worker: usize) -> HouseError {
+        match self {
+            Failed::Start(sentence) => HouseError::Thread(worker, sentence),
+            Failed::Engine(error) => HouseError::Engine(worker, error),
+        }
+    }
 }
 
 impl Worker {
@@ -54,7 +66,7 @@ impl Worker {
         let pool = FramePool::new(setup.pool);
         let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat).map_err(Failed::Engine)?;
         engine.set_on_device_error(OnDeviceError::TakeDown);
-        Ok(Worker { index, house: Arc::clone(house), engine })
+        Ok(Worker { index, house: Arc::clone(house), engine, brought: None })
     }
 
     /// Turns until the house is stopped.
@@ -62,9 +74,7 @@ impl Worker {
         let mailbox = Arc::clone(&self.house.workers[self.index].mailbox);
         self.engine.start()?;
         let ended = loop {
-            for job in mailbox.take() {
-                job(&mut self);
-            }
+            self.do_jobs();
             if self.house.stop.load(Ordering::Acquire) {
                 break Ok(());
             }
@@ -77,6 +87,20 @@ impl Worker {
         mailbox.close();
         let said = self.engine.finish(ended.is_ok());
         ended.and(said)
+    }
+
+    fn do_jobs(&mut self) {
+        let mailbox = Arc::clone(&self.house.workers[self.index].mailbox);
+        for job in mailbox.take() {
+            job(self);
+        }
+    }
+
+    /// What was asked of it, and one turn at a time that the caller brings.
+    pub(crate) fn turn(&mut self, time: Time) -> Result<Turn, EngineError> {
+        self.brought = Some(time);
+        self.do_jobs();
+        self.engine.turn(time)
     }
 
     /// Which worker this is.
@@ -112,6 +136,6 @@ impl Worker {
 
     /// What time it is.
     pub fn time(&mut self) -> Time {
-        self.engine.time()
+        self.brought.unwrap_or_else(|| self.engine.time())
     }
 }

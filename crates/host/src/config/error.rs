@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file cannot be read.
-    #[error("cannot read the settings {}: {source}", path.display())]
+    #[error("cannot read the settings {}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// Something in it is wrong.
     #[error("{}:{line}: {what}", path.display())]

@@ -81,12 +81,12 @@ pub enum CommandError {
     #[error("packets are captured into {} already. End that with `pcap trace off`", .0.display())]
     Capturing(PathBuf),
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {error}", path.display())]
     Unwritable {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// This build does not have it.
     #[error("{0} is not built in")]
@@ -95,12 +95,12 @@ pub enum CommandError {
     #[error("{0}")]
     System(String),
     /// A script cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Unreadable {
         /// The script.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// Not a script.
     #[error("{} is no script: a file of at most 1 MiB", .0.display())]
@@ -114,14 +114,14 @@ pub enum CommandError {
         error: Box<ScriptError>,
     },
     /// A line of a script failed; those before it were done.
-    #[error("{}: line {number}: {source}", path.display())]
+    #[error("{}: line {number}: {error}", path.display())]
     InScript {
         /// The script.
         path: PathBuf,
         /// The line, counted from 1.
         number: usize,
         /// Why.
-        source: Box<CommandError>,
+        error: Box<CommandError>,
     },
     /// Scripts call scripts without end.
     #[error("scripts call each other too deeply")]

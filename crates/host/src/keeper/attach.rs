@@ -182,6 +182,7 @@ impl Keeper {
             sessions: AtomicU32::new(0),
             listeners: AtomicU32::new(0),
             is_cut: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
         });
         let entry = Entry { program: Arc::clone(&program), processes: 0, lifelines: 0, stayed: Vec::new() };
         self.programs.insert(number, entry);

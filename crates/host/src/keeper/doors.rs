@@ -81,7 +81,11 @@ impl Keeper {
         let id = spec.id.clone();
         let number = namespaces.add(spec)?;
         let path = paths::namespace_door(&self.setup.socket, &id);
-        if let Err(error) = make_folder(&path).and_then(|()| self.open_door(path.clone(), Some(id.clone()))) {
+        let made = make_folder(&path);
+        if let (Ok(true), Some(folder)) = (&made, path.parent()) {
+            self.own_folder = Some(folder.to_owned());
+        }
+        if let Err(error) = made.and_then(|_| self.open_door(path.clone(), Some(id.clone()))) {
             // What was added a moment ago is there to be taken away.
             let _ = namespaces.remove(&id);
             return Err(NamespaceError::Door(path, error.to_string()));
@@ -101,10 +105,11 @@ impl Keeper {
 }
 
 /// Makes the folder that the socket will lie in, for our user alone. One that is there must be ours or the system's: somebody else's could be taken away
-/// under us, or lead elsewhere.
-fn make_folder(socket: &Path) -> io::Result<()> {
-    let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    if !folder.exists() {
+/// under us, or lead elsewhere. True: it was not there.
+fn make_folder(socket: &Path) -> io::Result<bool> {
+    let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(false) };
+    let is_new = !folder.exists();
+    if is_new {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     }
     let is = fs::metadata(folder)?;
@@ -113,5 +118,5 @@ fn make_folder(socket: &Path) -> io::Result<()> {
         let sentence = format!("{} is not a folder of this user", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
     }
-    Ok(())
+    Ok(is_new)
 }

@@ -90,6 +90,10 @@ impl Keeper {
     /// Everybody is let go, and all doors are closed.
     pub(crate) fn close_all(&mut self) {
         self.doors.clear();
+        if let Some(folder) = self.own_folder.take() {
+            // It stays when somebody else's doors are in it by now.
+            let _ = std::fs::remove_dir(folder);
+        }
         for handle in self.processes.iter().map(|(handle, _)| handle).collect::<Vec<_>>() {
             self.end_process(handle);
         }

@@ -14,7 +14,6 @@ impl Sessions {
     pub(crate) fn close(&mut self, stack: &mut HostStack, program: &Arc<Program>, id: SessionId) {
         if let Some(handle) = self.find(program, id) {
             self.end(stack, handle, false);
-            self.retry_stalled(stack);
         }
     }
 
@@ -58,5 +57,7 @@ impl Sessions {
                 self.cut_relays(session.id);
             }
         }
+        drop(session.permit);
+        self.unstall(&session.program);
     }
 }

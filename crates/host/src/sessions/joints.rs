@@ -49,6 +49,13 @@ pub(super) struct Leavers {
     fresh: Vec<Handle<Session>>,
 }
 
+impl Leavers {
+    /// None waits to be told until when it may stay.
+    pub(super) fn have_their_time(&self) -> bool {
+        self.fresh.is_empty()
+    }
+}
+
 impl Sessions {
     /// A connection is made. When its program asked for cut-through and the other end is here, and asked as well, they are joined.
     pub(super) fn offer(&mut self, stack: &mut HostStack, handle: Handle<Session>) {

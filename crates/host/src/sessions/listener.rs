@@ -17,6 +17,7 @@ use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, refuse};
 use crate::program::{Permit, Program, Thing};
 use crate::store::{FifoBlocks, Sizes};
+use crate::worker::Worker;
 
 /// Connections that may wait at one listener at most, whatever the program asks (net.core.somaxconn).
 const MAX_BACKLOG: u32 = 4096;
@@ -233,13 +234,8 @@ impl Sessions {
             }
             let parent = session.id;
             let (program, v6, options) = (Arc::clone(&session.program), session.v6, session.options);
-            let Some(permit) = Permit::take(&program, Thing::Session) else {
-                // Tried again when one of the program's sessions is gone.
-                if !self.stalled.contains(&handle) {
-                    self.stalled.push(handle);
-                }
-                break;
-            };
+            let permit = Permit::take(&program, Thing::Session);
+            let Some(permit) = permit.or_else(|| self.stall(handle, &program)) else { break };
             let Some(conn) = stack.accept(listener) else { break };
             let birth = Birth { kind: Kind::Stream, v6, options };
             match self.make(stack, &program, permit, birth) {
@@ -373,8 +369,29 @@ impl Sessions {
         self.tell(handle, event::STATE);
     }
 
-    /// A program has room for sessions again.
-    pub(super) fn retry_stalled(&mut self, stack: &mut HostStack) {
+    /// The program has all sessions that it may: the listener is looked at again when one of them is gone, unless one is gone already.
+    fn stall(&mut self, listener: Handle<Session>, program: &Arc<Program>) -> Option<Permit> {
+        if !self.stalled.contains(&listener) {
+            self.stalled.push(listener);
+        }
+        program.stall();
+        Permit::take(program, Thing::Session)
+    }
+
+    /// One of the program's sessions is gone. Its listeners may be on any worker.
+    pub(super) fn unstall(&self, program: &Program) {
+        if program.take_stalled() {
+            for worker in 0..self.house.workers.len() {
+                let retry = |worker: &mut Worker| {
+                    let (sessions, stack) = worker.both();
+                    sessions.retry_stalled(stack);
+                };
+                self.house.to_worker(worker, Box::new(retry));
+            }
+        }
+    }
+
+    fn retry_stalled(&mut self, stack: &mut HostStack) {
         for handle in std::mem::take(&mut self.stalled) {
             self.accept(stack, handle);
         }

@@ -91,7 +91,7 @@ impl Sessions {
         let made = self.table.insert_with(|handle| Session {
             id: super::id_of(index, handle),
             program: Arc::clone(program),
-            _permit: permit,
+            permit,
             head,
             head_block,
             kind: birth.kind,

@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use clearway_shm::door::{Kind, Reply, Request, Token};
+use clearway_shm::door::{Kind, Reply, Request, Token, worker_of};
+use clearway_shm::layout::state;
 use clearway_shm::socket;
 use nix::errno::Errno;
 
@@ -183,4 +184,27 @@ fn a_namespace_bounds_its_programs_as_it_says() {
     datagrams(&second).unwrap();
     let free = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
     let _socks: Vec<_> = (0..10).map(|_| free.open(Kind::Datagram, false).unwrap()).collect();
+}
+
+#[test]
+fn a_connection_that_found_no_room_has_it_when_a_session_on_another_worker_is_gone() {
+    let world = World::with(|setup| setup.workers = vec![None, None]);
+    let limits = clearway_host::NamespaceLimits { sessions: Some(2), ..clearway_host::NamespaceLimits::default() };
+    world.bounded_namespace(("tight", "t"), ("loop0", 1), limits);
+    let tight = Guest::attach(&world.door(), hello("tight", Some("t"))).unwrap();
+    let client = Guest::attach(&world.door(), hello("client", Some("5678"))).unwrap();
+    let mut listener = tight.listener("172.16.1.1:80");
+    let idle = tight.open(Kind::Stream, false).unwrap();
+    let home = worker_of(listener.session.id);
+    assert_ne!(worker_of(idle.session.id), home);
+    // Sessions go to one worker after the other, and a connection over a loopback stays on its worker.
+    let there = || client.open(Kind::Stream, false).unwrap();
+    let mut ours = [there(), there()].into_iter().find(|sock| worker_of(sock.session.id) == home).unwrap();
+    client.begin(&mut ours, "172.16.1.1:80".parse().unwrap()).unwrap();
+    client.wait_for(|| ours.state() & state::CONNECTED != 0);
+    let both_ends = |worker: &mut clearway_host::Worker| worker.stack().population().connections == 2;
+    eventually("the connection waits in the stack", || world.house.ask(home, both_ends).unwrap());
+    assert_eq!(world.house.ask(home, |worker| worker.sessions().count()).unwrap(), 2, "nobody has taken it");
+    drop(idle);
+    assert_eq!(tight.accept(&mut listener).session.remote, ours.session.local);
 }
