@@ -37,6 +37,11 @@ impl Names for NoNames {
 /// What may stand at the end of `line`: whole words when it ends with a space, else words that begin as its last one does.
 pub fn complete(line: &str, names: &dyn Names) -> Vec<Candidate> {
     let Ok(mut words) = lex::words(line) else { return Vec::new() };
+    let end = words.last().map_or(0, |word| word.at.end);
+    if line[end..].contains('#') {
+        // A remark has begun.
+        return Vec::new();
+    }
     let begun = if line.ends_with(char::is_whitespace) { None } else { words.pop() };
     let start = begun.as_ref().map_or(line.len(), |word| word.at.start);
     let prefix = begun.map_or(String::new(), |word| word.text);
@@ -105,7 +110,7 @@ fn with(line: &str, candidate: &Candidate) -> String {
 }
 
 fn forms_with(line: &str, word: &str) -> usize {
-    let base = line.rfind(char::is_whitespace).map_or("", |at| &line[..=at]);
+    let base = line.trim_end_matches(|c: char| !c.is_whitespace());
     let line = format!("{base}{word} ");
     let readings = lex::words(&line).ok().and_then(|words| matcher::read(&line, &words, beginnings()).ok());
     readings.map_or(0, |readings| {

@@ -37,3 +37,17 @@ fn help_tells_the_kind_of_an_argument_and_where_a_line_may_end() {
     assert!(text.contains("<end>") && text.contains("address") && text.contains("rx-placement"), "{text}");
     assert!(help("", &NoNames).contains("set"), "the beginning of everything");
 }
+
+#[test]
+fn any_white_space_separates_words() {
+    for space in ['\u{a0}', '\u{2003}', '\u{3000}', '\t'] {
+        let line = format!("show{space}int");
+        assert_eq!(complete(&line, &NoNames)[0].text, "interface");
+        assert!(help(&line, &NoNames).contains("interface"), "{line:?}");
+    }
+}
+
+#[test]
+fn nothing_completes_a_remark() {
+    assert!(complete("show # int", &NoNames).is_empty() && complete("# ", &NoNames).is_empty());
+}
