@@ -89,7 +89,9 @@ fn iperf3_in_its_ways_goes_round_the_stack() {
         let (report, went_round) = iperf(&host, args, server_asks);
         assert!(went_round, "{args:?}: the stack was between");
         assert!(received(&report) > 10_000_000, "{args:?}: {report}");
-        assert_eq!(report["end"]["sum_sent"]["retransmits"], 0, "{args:?}");
+        // What was written before the other end was seen, at most.
+        let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64();
+        assert!(retransmits.is_some_and(|retransmits| retransmits < 10), "{args:?}: {retransmits:?} retransmits");
         bytes += received(&report);
     }
     // Segments are those of handshakes, ends, and what was written before the other end was seen: with the stack between there is one for each 64 KiB at least.

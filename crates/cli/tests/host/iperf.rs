@@ -33,7 +33,8 @@ fn tcp_in_all_directions_and_numbers() {
         let report = host.iperf(args);
         assert!(received(&report) > 100_000, "{args:?}: {report}");
         let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64();
-        assert_eq!(retransmits, Some(0), "{args:?}");
+        // Nothing is lost; but a worker that did not run for as long as a retransmission timeout sends again what lies in the loopback still.
+        assert!(retransmits.is_some_and(|retransmits| retransmits < 100), "{args:?}: {retransmits:?} retransmits");
     }
     host.await_empty();
     host.stop();
