@@ -280,15 +280,20 @@ fn now() -> String {
 }
 
 fn list(options: &Options) -> anyhow::Result<()> {
+    let facts = Facts::look(options)?;
     for scenario in clearway_lab::all() {
         let systems = scenario.systems(options);
         let points: Vec<String> = scenario.points(options).into_iter().map(|point| point.key).collect();
-        let needs: Vec<String> = clearway_lab::needs(*scenario, options).iter().map(clearway_lab::Need::name).collect();
+        let needs = clearway_lab::needs(*scenario, options);
         let names: Vec<&str> = systems.iter().map(|system| system.note().key.as_str()).collect();
         figures::line(&format!("{:<17} {}", scenario.name(), scenario.title()))?;
         figures::line(&format!("{:<17}   {}: {}", "", scenario.axis().label, points.join(" ")))?;
         figures::line(&format!("{:<17}   systems: {}; reference {}", "", names.join(" "), scenario.reference()))?;
-        figures::line(&format!("{:<17}   needs: {}", "", needs.join(", ")))?;
+        let all: Vec<String> = needs.iter().map(clearway_lab::Need::name).collect();
+        figures::line(&format!("{:<17}   needs: {}", "", all.join(", ")))?;
+        for missing in needs.iter().filter_map(|need| need.missing(&facts)) {
+            figures::line(&format!("{:<17}   missing: {missing}", ""))?;
+        }
     }
     Ok(figures::line(&format!("{:<17} Each of these, one after the other", "all"))?)
 }
@@ -300,7 +305,11 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 
 fn read(path: &Path) -> anyhow::Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Report::from_json(&text).with_context(|| format!("{} cannot be used", path.display()))
+    let mut report = Report::from_json(&text).with_context(|| format!("{} cannot be used", path.display()))?;
+    // What was measured counts; it is put together as this program does it.
+    let reference = report.reference.clone();
+    report.compute(&reference);
+    Ok(report)
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {

@@ -10,8 +10,8 @@ use crate::stats;
 use crate::text::{facts, warnings};
 
 /// Colours of systems on a light page and on a dark one: they differ in brightness too, for those who tell few colours apart.
-const LIGHT: [&str; COLOURS] = ["#0b62c4", "#c2410c", "#15803d", "#a21caf", "#0e7490", "#854d0e", "#be123c", "#4b5563"];
-const DARK: [&str; COLOURS] = ["#6cb2ff", "#ff9a57", "#5fd38a", "#e58bf0", "#4fd1e0", "#e0b84a", "#ff8fa3", "#b6bfcc"];
+const LIGHT: [&str; COLOURS] = ["#0b62c4", "#c2410c", "#15803d", "#a21caf", "#4b5563", "#be123c", "#854d0e", "#0e7490"];
+const DARK: [&str; COLOURS] = ["#6cb2ff", "#ff9a57", "#5fd38a", "#e58bf0", "#b6bfcc", "#ff8fa3", "#e0b84a", "#4fd1e0"];
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --page: #ffffff; --ink: #1b1f24; --faint: #596270; --rule: #d6dbe1; --head: #f2f4f7; }
@@ -34,7 +34,9 @@ fn style() -> String {
     let mut style = STYLE.to_string();
     let rules = |colours: [&str; COLOURS]| {
         let rule = |(index, colour): (usize, &&str)| {
-            format!(".c{index}.l, .c{index}.e {{ stroke: {colour}; }} .c{index}.m, .c{index}.b {{ fill: {colour}; }}\n")
+            format!(
+                ".c{index}.l, .c{index}.e {{ stroke: {colour}; }} .c{index}.m, .c{index}.b {{ fill: {colour}; }} .c{index}.m.o {{ fill: var(--page); stroke: {colour}; stroke-width: 2; }}\n"
+            )
         };
         colours.iter().enumerate().map(rule).collect::<String>()
     };
@@ -50,7 +52,7 @@ pub fn page(reports: &[Report]) -> String {
     };
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>clearway lab: {0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>clearway lab: {0}</h1>\n",
+         <title>clearway lab: {0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>clearway lab</h1>\n",
         escaped(&title),
         style()
     );

@@ -39,7 +39,7 @@ impl Need {
     }
 
     /// What is missing and what to do about it, if it is missing.
-    pub(crate) fn missing(&self, facts: &Facts) -> Option<String> {
+    pub fn missing(&self, facts: &Facts) -> Option<String> {
         match self {
             Need::Root if !facts.root => Some("it makes network namespaces: run this as root".into()),
             Need::Tun if !Path::new("/dev/net/tun").exists() => {

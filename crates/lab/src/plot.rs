@@ -91,17 +91,19 @@ impl Svg {
 
     /// A mark in the form that goes with the colour.
     fn mark(&mut self, series: usize, x: f64, y: f64) {
-        let class = class(series);
+        // The second half of the marks is hollow.
+        let hollow = if (series / 4) % 2 == 1 { " o" } else { "" };
+        let class = format!("{} m{hollow}", class(series));
         let shape = match series % 4 {
-            0 => format!(r#"<circle class="{class} m" cx="{x:.1}" cy="{y:.1}" r="4"/>"#),
-            1 => format!(r#"<rect class="{class} m" x="{:.1}" y="{:.1}" width="7.6" height="7.6"/>"#, x - 3.8, y - 3.8),
+            0 => format!(r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="4"/>"#),
+            1 => format!(r#"<rect class="{class}" x="{:.1}" y="{:.1}" width="7.6" height="7.6"/>"#, x - 3.8, y - 3.8),
             2 => {
                 let points = [(x, y - 5.0), (x + 5.0, y + 4.0), (x - 5.0, y + 4.0)];
-                format!(r#"<polygon class="{class} m" points="{}"/>"#, path(&points))
+                format!(r#"<polygon class="{class}" points="{}"/>"#, path(&points))
             }
             _ => {
                 let points = [(x, y - 5.4), (x + 5.4, y), (x, y + 5.4), (x - 5.4, y)];
-                format!(r#"<polygon class="{class} m" points="{}"/>"#, path(&points))
+                format!(r#"<polygon class="{class}" points="{}"/>"#, path(&points))
             }
         };
         self.body += &shape;
@@ -308,7 +310,7 @@ impl Plot {
     fn names(&self, svg: &mut Svg, middle: &dyn Fn(usize) -> f64, slot: f64, y: f64) -> f64 {
         let widest = self.points.iter().map(|name| text_width(name)).fold(0.0, f64::max) + LETTER_WIDTH;
         let rows = (widest / slot).ceil().max(1.0) as usize;
-        for (index, name) in self.points.iter().enumerate() {
+        for (index, name) in self.points.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             // A name in the middle of a narrow first or last slot may reach beyond the edge.
             let half = text_width(name) / 2.0;
             let x = middle(index).clamp(EDGE + half, WIDTH - EDGE - half);
@@ -338,7 +340,12 @@ impl Plot {
 
 /// A tick's name without digits that say nothing.
 fn tick_name(tick: f64) -> String {
-    let text = if tick.abs() < 1.0 { format!("{tick:.4}") } else { figure(tick) };
+    let text = match tick.abs() {
+        size if size < 1.0 => format!("{tick:.4}"),
+        // Ticks are round, so that all thousands can have their letter.
+        size if (1_000.0..10_000.0).contains(&size) => format!("{:.2}k", tick / 1_000.0),
+        _ => figure(tick),
+    };
     let digits = text.trim_end_matches(char::is_alphabetic);
     let letter = &text[digits.len()..];
     if !digits.contains('.') {

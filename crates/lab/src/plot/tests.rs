@@ -97,7 +97,7 @@ fn values_lie_between_the_ticks_around_them() {
 #[test]
 fn ticks_say_no_more_than_they_must() {
     let names = [0.0, 0.25, 0.5, 2.5, 20.0, 150.0, 2_000.0, 1.5e5, 2e6, 1e9].map(tick_name);
-    assert_eq!(names, ["0", "0.25", "0.5", "2.5", "20", "150", "2000", "150k", "2M", "1G"]);
+    assert_eq!(names, ["0", "0.25", "0.5", "2.5", "20", "150", "2k", "150k", "2M", "1G"]);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! A small run over each kind of link.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::preload;
+use crate::world::{CLEARWAY, eventually, measured, root, two_cores};
+
+/// A server over the kernel's sockets that somebody else started; it is killed when this goes.
+struct Other(Child, u16);
+
+impl Other {
+    fn new() -> Other {
+        // Asked for and given back: nobody else gets it in between unless it is told to.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(CLEARWAY);
+        command.args(["bench", "server", "--kernel", "-a", "127.0.0.1/8", "-p", &port.to_string()]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let other = Other(child, port);
+        eventually("the other server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        other
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn pingpong_over_shared_memory_beside_the_kernel_the_raw_link_and_a_server_of_others() {
+    if !root() || !two_cores() {
+        return;
+    }
+    let other = Other::new();
+    let words = format!("--points 8 --systems clearway,kernel,floor,other --server other=127.0.0.1:{}", other.1);
+    let left = measured("pingpong", &words);
+    left.has(&["clearway", "kernel", "floor", "other"], "requests_per_second");
+    let cell = |system: &str, metric: &str| {
+        let cells = left.report["cells"].as_array().unwrap();
+        cells.iter().find(|cell| cell["system"] == system && cell["metric"] == metric).cloned()
+    };
+    // Who tells what a request cost it has it in the table; the reference is the kernel, and the raw link is the floor.
+    for system in ["clearway", "kernel"] {
+        let cost = cell(system, "server_cycles").unwrap_or_else(|| panic!("{}", left.table));
+        assert!(cost["median"].as_f64().unwrap() > 0.0);
+    }
+    assert!(cell("other", "server_cycles").is_none());
+    assert_eq!(cell("kernel", "requests_per_second").unwrap()["ratio"], 1.0);
+    assert_eq!(cell("floor", "requests_per_second").unwrap()["of_floor"], 1.0);
+    assert!(cell("clearway", "requests_per_second").unwrap()["ratio"].is_f64());
+    assert!(left.report["programs"]["clearway"][0].as_str().unwrap().contains("net_memif0"));
+}
+
+#[test]
+fn http_over_a_tap_device() {
+    if root() && two_cores() {
+        let left = measured("http", "--points 4 --systems clearway-tap,kernel-http --reference kernel-http");
+        left.has(&["clearway-tap", "kernel-http"], "requests_per_second");
+    }
+}
+
+#[test]
+fn frames_over_vhost_user_beside_testpmd() {
+    if two_cores() {
+        let left = measured("vhost", "--systems clearway,testpmd");
+        left.has(&["clearway", "testpmd"], "rx_mpps");
+        assert!(left.report["versions"]["DPDK"].is_string(), "{}", left.report["versions"]);
+    }
+}
+
+#[test]
+fn iperf3_over_loopback_and_over_ethernet() {
+    if !root() || !two_cores() {
+        return;
+    }
+    preload::build();
+    measured("iperf3-loopback", "--systems clearway-spread,kernel")
+        .has(&["clearway-spread", "kernel"], "gbit_per_second");
+    let left = measured("iperf3-ethernet", "--points to-server");
+    left.has(&["clearway", "kernel"], "gbit_per_second");
+}
+
+#[test]
+fn many_connections_have_bytes() {
+    if root() && two_cores() {
+        let left = measured("connections", "--systems clearway --rounds 1");
+        let cells = left.report["cells"].as_array().unwrap();
+        let bytes = cells.iter().find(|cell| cell["metric"] == "bytes_per_connection" && cell["point"] == "1k");
+        let bytes = bytes.unwrap_or_else(|| panic!("{}", left.table))["median"].as_f64().unwrap();
+        // Buffers that the other point had not touched yet count here; it is no more than that.
+        assert!(bytes < 100_000.0, "{bytes}");
+    }
+}
