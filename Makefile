@@ -11,11 +11,11 @@ PACKAGES := \
 	build-essential pkg-config ca-certificates curl \
 	iproute2 iputils-ping procps ethtool jq openssh-client \
 	wrk iperf3 nmap tcpdump tshark valgrind python3 \
-	libdpdk-dev dpdk-dev \
+	libdpdk-dev dpdk-dev liburing-dev \
 	qemu-system-x86 busybox-static
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-http demo-frames
+.PHONY: help setup test demo demo-http demo-frames baselines
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,3 +37,6 @@ demo-http: setup ## Build, then serve HTTP to the Linux kernel over a TAP device
 demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK's testpmd
 	cargo build --release
 	@exec scripts/demo-frames.sh
+
+baselines: setup ## Build the servers over other stacks that Clearway is compared with, into target/baselines
+	@baselines/build.sh

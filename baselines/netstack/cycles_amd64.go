@@ -1,0 +1,4 @@
+package main
+
+// cycles reads the processor's time stamp counter.
+func cycles() uint64
