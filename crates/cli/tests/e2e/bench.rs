@@ -13,18 +13,18 @@ fn server(world: &World, args: &[&str]) -> Server {
 const OURS: [&str; 6] = ["--port", "tap:cw0", "-a", "10.99.0.2/24", "-a", "fd99::2/64"];
 
 /// Runs a client to its end; every line of it.
-fn client(world: &World, over: &[&str], args: &[&str]) -> Vec<Value> {
+pub(crate) fn client(world: &World, over: &[&str], args: &[&str]) -> Vec<Value> {
     let all = [&["bench", "client", "--json"], over, args].concat();
     let text = world.text(env!("CARGO_BIN_EXE_clearway"), &all);
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-fn number(value: &Value, name: &str) -> u64 {
+pub(crate) fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("no number {name}: {value}"))
 }
 
 /// What must hold of every summary, whatever was measured.
-fn checked(lines: &[Value]) -> Value {
+pub(crate) fn checked(lines: &[Value]) -> Value {
     let summary = lines.last().unwrap().clone();
     assert_eq!((&summary["event"], &summary["error"]), (&"summary".into(), &Value::Null), "{summary}");
     let n = |name| number(&summary, name);
@@ -42,7 +42,7 @@ fn checked(lines: &[Value]) -> Value {
 }
 
 /// All were answered, and the server says the same.
-fn all_answered(summary: &Value, server: &Value) {
+pub(crate) fn all_answered(summary: &Value, server: &Value) {
     assert_eq!(number(summary, "requests"), number(summary, "answers"), "{summary}");
     assert!(number(summary, "answers") > 0, "{summary}");
     assert_eq!(number(server, "requests"), number(server, "answers"), "{server}");

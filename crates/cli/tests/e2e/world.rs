@@ -121,12 +121,12 @@ impl World {
 
     /// `clearway` with these arguments in the namespace; it is ready when this returns.
     pub(crate) fn clearway(&self, args: &[&str]) -> Server {
-        let mut child = self
-            .command(env!("CARGO_BIN_EXE_clearway"), args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        self.start(env!("CARGO_BIN_EXE_clearway"), args)
+    }
+
+    /// The same for another program that speaks of itself as `clearway` does.
+    pub(crate) fn start(&self, program: &str, args: &[&str]) -> Server {
+        let mut child = self.command(program, args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let out = BufReader::new(child.stdout.take().unwrap());
         let reader = {
