@@ -67,12 +67,10 @@ impl Frames {
     }
 }
 
-/// Puts a thread on each core where there are enough, and lets them share the cores where there are not.
+/// A thread on each core, at most one for each queue; where there are fewer cores, each serves several queues.
 fn placed(launch: Launch, cores: &[usize], queues: usize) -> Launch {
-    if cores.len() >= queues {
-        return launch.words(&format!("--cores {} --poll", list(&cores[..queues])));
-    }
-    launch.words(&format!("--queues {queues}")).on(cores)
+    let used = &cores[..cores.len().min(queues)];
+    launch.words(&format!("--queues {queues} --cores {} --poll", list(used)))
 }
 
 /// Sends frames of one size through a link as fast as it takes them.

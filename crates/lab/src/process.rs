@@ -251,7 +251,12 @@ impl Running {
             let output = output.lock().unwrap_or_else(PoisonError::into_inner);
             String::from_utf8_lossy(&output).into_owned()
         };
-        complaint(&of(&self.out), &of(&self.errors))
+        let (out, errors) = (of(&self.out), of(&self.errors));
+        if errors.trim().is_empty() {
+            last(&out, SHOWN)
+        } else {
+            format!("{}; {}", last(&errors, SHOWN / 2), last(&out, SHOWN / 2))
+        }
     }
 
     /// How it ended, if it did.
@@ -340,13 +345,13 @@ fn events(text: &str) -> Vec<Value> {
 
 /// What was said on standard error, or else the end of what was printed.
 fn complaint(out: &str, errors: &str) -> String {
-    last(if errors.trim().is_empty() { out } else { errors })
+    last(if errors.trim().is_empty() { out } else { errors }, SHOWN)
 }
 
 /// The last lines as one.
-fn last(text: &str) -> String {
+fn last(text: &str, shown: usize) -> String {
     let text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-    let from = text.len().saturating_sub(SHOWN);
+    let from = text.len().saturating_sub(shown);
     let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     if text.is_empty() { "it said nothing".into() } else { text[from..].into() }
 }

@@ -122,7 +122,7 @@ fn placement(report: &Report) -> String {
     let trips: Vec<f64> =
         report.samples.iter().flat_map(|s| [s.placement.before_ns, s.placement.after_ns]).flatten().collect();
     let Some(median) = stats::median(&trips) else {
-        return "not measured: both sides are on one core".into();
+        return "not measured".into();
     };
     let (least, most) = trips.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &ns| (a.min(ns), b.max(ns)));
     let mut groups: Vec<String> =

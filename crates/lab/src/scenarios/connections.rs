@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use crate::answering::{Answering, Exchange, Link, Outcome, Server, Task, boxed};
 use crate::machine::meminfo;
 use crate::report::{Axis, Better, Metric, Point, Sample};
@@ -27,6 +29,9 @@ const ALL_ASK: u64 = 100_000;
 /// over the kernel's.
 const OURS: u64 = 4 << 10;
 const KERNELS: u64 = 24 << 10;
+
+/// Files that a program opens besides the sockets of its connections.
+const SPARE_FILES: u64 = 2_048;
 
 /// Memory that a run leaves to others.
 const SPARE: u64 = 1 << 30;
@@ -141,7 +146,18 @@ fn keep(system: &Answering, point: &Point, outcome: &Outcome, measured: &mut Mea
     }
 }
 
-fn no_memory(system: &Answering, point: &Point) -> Option<String> {
+fn too_many(system: &Answering, point: &Point) -> Option<String> {
+    if matches!(system.server, Server::Baseline(_)) && point.number > ALL_ASK {
+        // It would answer a few requests in minutes.
+        return Some("it looks through its connections for each segment".into());
+    }
+    let files = point.number + SPARE_FILES;
+    let allowed = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
+    if system.link != Link::Memif && files > allowed {
+        return Some(format!(
+            "{files} sockets are more than a process may open here, which is {allowed}: ulimit -n {files}"
+        ));
+    }
     let each = if system.link == Link::Memif { OURS } else { KERNELS };
     let (wanted, free) = (each * point.number + SPARE, meminfo("MemAvailable"));
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -164,7 +180,7 @@ impl Task for Connections {
     }
 
     fn skip(&self, system: &Answering, point: &Point) -> Option<String> {
-        no_memory(system, point)
+        too_many(system, point)
     }
 }
 
@@ -179,7 +195,7 @@ impl Task for AllAsk {
 
     fn skip(&self, system: &Answering, point: &Point) -> Option<String> {
         let many = point.number > ALL_ASK;
-        if many { Some(format!("not more than {ALL_ASK} ask at a time")) } else { no_memory(system, point) }
+        if many { Some(format!("not more than {ALL_ASK} ask at a time")) } else { too_many(system, point) }
     }
 }
 

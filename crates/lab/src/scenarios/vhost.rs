@@ -26,9 +26,8 @@ impl Scenario for Vhost {
 
     fn about(&self) -> &'static str {
         "clearway pktgen at a virtio-user port sends frames as fast as the link takes them; a reflector at the vhost-user port behind it sends \
-         them back. What comes back is counted. The same with DPDK's testpmd for the reflector. Each queue has a thread of its own; where \
-         there are fewer cores than queues, threads of our programs share them and sleep when idle, and testpmd serves all queues with one \
-         thread."
+         them back. What comes back is counted. The same with DPDK's testpmd for the reflector. Each queue has a core of its own; \
+         where there are fewer cores than queues, each serves several."
     }
 
     fn axis(&self) -> Axis {
