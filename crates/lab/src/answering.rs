@@ -290,10 +290,7 @@ impl Answering {
                 launch.words("--poll --port").arg(port).words(&format!("-a {MEMIF_SERVER}/16"))
             }
             Link::Tap => {
-                let ends = world.ends()?;
-                // Who was here before had another address of Ethernet.
-                ends.client.ip(&format!("neigh flush dev {TAP}"), world.stop)?;
-                let inside = ends.client.holder();
+                let inside = world.fresh_tap()?;
                 launch.words(&format!("--port tap:{TAP} -a {TAP_SERVER}/16")).inside(inside)
             }
             Link::Veth => {

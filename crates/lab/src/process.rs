@@ -42,6 +42,22 @@ impl std::fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
+/// A program was ended by a signal that it had not been sent.
+#[derive(Debug)]
+pub(crate) struct Died {
+    name: String,
+    signal: i32,
+    said: String,
+}
+
+impl std::fmt::Display for Died {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} failed (signal {}): {}", self.name, self.signal, self.said)
+    }
+}
+
+impl std::error::Error for Died {}
+
 /// A program to be started.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
@@ -322,9 +338,10 @@ impl Drop for Running {
 
 impl Ended {
     fn good(self) -> anyhow::Result<Ended> {
-        match self.status.success() {
-            true => Ok(self),
-            false => Err(anyhow!("{} failed ({}): {}", self.name, reason(self.status), self.complaint())),
+        match (self.status.success(), self.status.signal()) {
+            (true, _) => Ok(self),
+            (_, Some(signal)) => Err(Died { name: self.name.clone(), signal, said: self.complaint() }.into()),
+            _ => Err(anyhow!("{} failed ({}): {}", self.name, reason(self.status), self.complaint())),
         }
     }
 

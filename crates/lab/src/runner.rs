@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::machine::{self, CoreTime, Machine};
 use crate::need::Facts;
 use crate::placement::{Placement, probe};
-use crate::process::Stopped;
+use crate::process::{Died, Stopped};
 use crate::report::{FORMAT, Failure, LeftOut, Point, Report, Sample};
 use crate::scenario::{Scenario, System, needs};
 use crate::world::{Options, World};
@@ -62,7 +62,16 @@ pub fn run(
             continue;
         }
         let at = begun.elapsed();
-        match measure(&world, *system, point, *round, at, &mut report.programs) {
+        let mut one = || measure(&world, *system, point, *round, at, &mut report.programs);
+        let measured = match one() {
+            // The driver of memif may crash a program whose peer goes away while it polls (DPDK 22.11): that says nothing of the system.
+            Err(error) if error.is::<Died>() => {
+                watch.say(&format!("{key} at {}, round {round}: {error:#}; once more", point.key));
+                one()
+            }
+            other => other,
+        };
+        match measured {
             Ok(sample) => {
                 failed.remove(key);
                 report.samples.push(sample);

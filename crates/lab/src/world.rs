@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use nix::unistd::Pid;
+
 use crate::namespace::Namespace;
 use crate::need::Facts;
 use crate::process::Launch;
@@ -77,7 +79,7 @@ pub struct World<'a> {
     ends: OnceCell<Ends>,
 }
 
-/// Two namespaces with a cable between them; the client's has a TAP device besides.
+/// Two namespaces with a cable between them.
 pub(crate) struct Ends {
     pub(crate) client: Namespace,
     pub(crate) server: Namespace,
@@ -117,6 +119,22 @@ impl<'a> World<'a> {
         self.options.seconds + self.options.warmup + setup + Duration::from_secs(60)
     }
 
+    /// The process that holds the client's namespace, with a TAP device in it that nobody has used: what the last user said that it can
+    /// do with packets, and its address of Ethernet, stay with a device.
+    pub(crate) fn fresh_tap(&self) -> anyhow::Result<Pid> {
+        let client = &self.ends()?.client;
+        // The first time there is none.
+        let _ = client.ip(&format!("link del {TAP}"), self.stop);
+        for words in [
+            format!("tuntap add dev {TAP} mode tap"),
+            format!("addr add 10.77.0.1/16 dev {TAP}"),
+            format!("link set {TAP} up"),
+        ] {
+            client.ip(&words, self.stop)?;
+        }
+        Ok(client.holder())
+    }
+
     /// The two namespaces, made when they are first asked for.
     ///
     /// Each client address of the /24 that a scenario may want is one of the client's own, for the kernel has only 64,512 ports for one.
@@ -127,9 +145,6 @@ impl<'a> World<'a> {
         let (client, server) = (Namespace::new(self.stop)?, Namespace::new(self.stop)?);
         let peer = server.holder();
         for words in [
-            format!("tuntap add dev {TAP} mode tap"),
-            format!("addr add 10.77.0.1/16 dev {TAP}"),
-            format!("link set {TAP} up"),
             format!("link add veth0 type veth peer name veth1 netns {peer}"),
             "addr add 10.78.0.1/16 dev veth0".into(),
             "link set veth0 up".into(),

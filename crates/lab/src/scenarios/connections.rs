@@ -25,6 +25,9 @@ const ACTIVE: u64 = 10_000;
 /// The most that all ask at a time.
 const ALL_ASK: u64 = 100_000;
 
+/// The most that a stack has which looks through a list of them for each segment.
+const LISTED: u64 = 10_000;
+
 /// Bytes that both ends of a connection take together at the most, to know beforehand what there is no memory for: over our own stack, and
 /// over the kernel's.
 const OURS: u64 = 4 << 10;
@@ -147,9 +150,8 @@ fn keep(system: &Answering, point: &Point, outcome: &Outcome, measured: &mut Mea
 }
 
 fn too_many(system: &Answering, point: &Point) -> Option<String> {
-    if matches!(system.server, Server::Baseline(_)) && point.number > ALL_ASK {
-        // It would answer a few requests in minutes.
-        return Some("it looks through its connections for each segment".into());
+    if matches!(system.server, Server::Baseline(_)) && point.number > LISTED {
+        return Some("it looks through a list of its connections for each segment, and would take very long".into());
     }
     let files = point.number + SPARE_FILES;
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
