@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-http demo-frames baselines
+.PHONY: help setup test demo demo-http demo-frames baselines lab
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,3 +40,8 @@ demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK'
 
 baselines: setup ## Build the servers over other stacks that Clearway is compared with, into target/baselines
 	@baselines/build.sh
+
+lab: setup ## Build everything and measure all scenarios beside the kernel and other stacks: a quiet machine, an hour or two (root)
+	cargo build --release
+	-@baselines/build.sh
+	@target/release/clearway lab all
