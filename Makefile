@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-http demo-frames baselines lab
+.PHONY: help setup test demo demo-http demo-frames baselines lab sweep-frames sweep-http
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,14 @@ demo-http: setup ## Build, then serve HTTP to the Linux kernel over a TAP device
 demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK's testpmd
 	cargo build --release
 	@exec scripts/demo-frames.sh
+
+sweep-frames: setup ## The same for six sizes, memif and vhost-user, one queue and two (ARGS="--quick --json FILE")
+	cargo build --release
+	@exec scripts/sweep-frames.sh $(ARGS)
+
+sweep-http: setup ## Build, then serve HTTP over every kind of port, with huge pages and without (root; ARGS="--quick --json FILE")
+	cargo build --release
+	@exec scripts/sweep-http.sh $(ARGS)
 
 baselines: setup ## Build the servers over other stacks that Clearway is compared with, into target/baselines
 	@baselines/build.sh

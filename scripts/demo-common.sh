@@ -26,6 +26,8 @@ clean() {
     trap '' INT TERM HUP
     for pid in $pids; do
         kill "$pid" 2>/dev/null || :
+        # One that is stopped hears nothing until it goes on.
+        kill -CONT "$pid" 2>/dev/null || :
         wait "$pid" 2>/dev/null || :
     done
     clean_more
@@ -96,7 +98,7 @@ heading() {
 
 machine() {
     echo "machine: $(uname -sr), $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)"
-    echo "program: $("$clearway" version | head -n 1)"
+    echo "program: $("$clearway" version | sed -n 1p)"
 }
 
 farewell() {

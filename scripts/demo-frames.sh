@@ -38,13 +38,15 @@ echo "   reflectors on core $one, clearway pktgen on core $two"
 printf '%-20s %30s %30s %8s\n' '' 'clearway reflect' 'testpmd macswap' ratio
 round=0
 while [ $round -lt "$rounds" ]; do
+    # What the last reflector said would be taken for this one's words.
+    rm -f "$folder/log"
     CLEARWAY_DPDK_HUGE=off "$clearway" reflect --port "dpdk:net_memif0,role=server,$memif" --cores "$one" --poll --json >"$folder/log" 2>&1 &
     pid=$!
     pids="$pids $pid"
     await "$folder/log" ready "$pid"
     generate >>"$folder/ours"
     stop "$pid"
-    rm -f "$folder/m.sock"
+    rm -f "$folder/m.sock" "$folder/log"
 
     taskset -c "$one" dpdk-testpmd --no-pci --lcores "0@$one,1@$one" --no-huge -m 256 --file-prefix "demo$$" --no-telemetry \
         --vdev "net_memif0,role=server,$memif" -- -i --total-num-mbufs=8192 --forward-mode=macswap --auto-start \
