@@ -62,6 +62,9 @@ pub(crate) struct Args {
 /// How long a host in the background may take until it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
+/// How the line begins by which a host says so.
+const READY: &str = "clearway is ready";
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let settings = settings(&args)?;
     let socket = args.socket.clone().or_else(|| settings.socket.clone()).unwrap_or_else(paths::door);
@@ -155,7 +158,7 @@ impl Butler<'_> {
         let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
         let (socket, control) = (self.socket.display(), control.display());
         let mut out = io::stdout();
-        writeln!(out, "clearway is ready: {workers}, programs at {socket}, commands at {control}")?;
+        writeln!(out, "{READY}: {workers}, programs at {socket}, commands at {control}")?;
         Ok(out.flush()?)
     }
 }
@@ -184,8 +187,11 @@ fn in_background(control: &Path, socket: &Path) -> anyhow::Result<()> {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             bail!("the host ended ({status}): {}", said.trim().trim_start_matches("clearway: "));
         }
-        if std::os::unix::net::UnixStream::connect(control).is_ok() {
-            writeln!(io::stdout(), "{}", std::fs::read_to_string(&log)?.trim())?;
+        // It answers a moment before it says so, and what it says is to be passed on.
+        let said = std::fs::read_to_string(&log)?;
+        let is_ready = said.lines().any(|line| line.starts_with(READY)) && said.ends_with('\n');
+        if is_ready && std::os::unix::net::UnixStream::connect(control).is_ok() {
+            writeln!(io::stdout(), "{}", said.trim())?;
             writeln!(io::stdout(), "process {}; what it says goes to {}", child.id(), log.display())?;
             return Ok(());
         }
