@@ -28,7 +28,84 @@ fn main() -> std::io::Result<()> {
     for (name, program) in programs() {
         fs::write(root.join("segments").join(name), program)?;
     }
+    for (target, name, text) in TEXTS {
+        fs::create_dir_all(root.join(target))?;
+        fs::write(root.join(target).join(name), text)?;
+    }
+    fs::create_dir_all(root.join("peer"))?;
+    for (name, program) in peers() {
+        fs::write(root.join("peer").join(name), program)?;
+    }
     Ok(())
+}
+
+/// Texts, each for its target.
+const TEXTS: [(&str, &str, &str); 8] = [
+    (
+        "command",
+        "startup",
+        "create loopback interface\nset interface state loop0 up\nset interface ip address loop0 172.16.1.1/24\n\
+         ip table add 1\nip route add 172.16.2.1/32 table 1 via lookup in table 2\n\
+         app ns add id server secret 1234 if loop0 sessions 10\ncomment { a remark\nof two lines }\nshow session verbose --json\n",
+    ),
+    (
+        "command",
+        "words",
+        "sh int\nset inter state 'loop 0' \"u\\\"p\" # why\npcap trace rx tx max 10 file a.pcapng\nshow ?\n",
+    ),
+    ("command", "space", "show\u{3000}int\u{a0}\n# \n  \nclear\n"),
+    (
+        "config",
+        "settings",
+        "[cores]\nmain = 0\nworkers = \"1-2\"\npolicy = \"other\"\nmode = \"adaptive\"\nspin-us = 50\n[buffers]\nbytes = \"64M\"\n\
+         [[ports]]\nport = \"tap:clearway0\"\nname = \"tap0\"\naddresses = [\"172.16.3.1/24\", \"2001:db8:3::1/64\"]\n\
+         gateways = [\"172.16.3.254\"]\n[tcp]\ncongestion = \"cubic\"\n[sessions]\nrx-fifo = \"4M\"\n[limits]\nprogram-sessions = 10000\n\
+         [[namespaces]]\nid = \"server\"\nsecret = \"1234\"\n",
+    ),
+    ("config", "wrong", "[cores]\nwokers = 1\n[[ports]]\n[tcp]\ncongestion = \"cubik\"\n"),
+    (
+        "script",
+        "handshake",
+        "--ip_version=ipv4\n`true`\n0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n+0 bind(3, ..., ...) = 0\n+0 listen(3, 1) = 0\n\
+         +0 < S 0:0(0) win 1000 <mss 1460,sackOK,TS val 1 ecr 0,nop,wscale 7>\n+0 > S. 0:0(0) ack 1 <...>\n\
+         +.01 < . 1:101(100) ack 1 win 257\n+0 accept(3, ..., ...) = 4\n+0 read(4, ..., 100) = 100\n",
+    ),
+    (
+        "vcl",
+        "all",
+        "vcl {\n rx-fifo-size 4000000\n tx-fifo-size 4000000 # bytes\n namespace-id server namespace-secret 1234\n\
+         app-scope-global app-scope-local app-socket-api /run/x\n wildcard kernel kernel 10.0.0.0/8 kernel ::1 }\n",
+    ),
+    ("vcl", "wrong", "vcl {\n rx-fifo-sice 1\n}\n"),
+];
+
+/// What a program does to the host: the steps of `crates/fuzz/src/peer/hostile.rs`.
+fn peers() -> Vec<(&'static str, Vec<u8>)> {
+    // Ways; then a stream socket (step 0, no options) that is bound, listens, and is connected to by another.
+    let open = [0, 0, 0];
+    let connection = [&open[..], &[1, 0, 8], &[2, 0, 4], &open, &[3, 1, 8], &[15, 0, 2], &[4, 0]].concat();
+    let join = |ways: u8, parts: &[&[u8]]| [&[ways], &parts.concat()[..]].concat();
+    let to_server = [&open[..], &[3, 0, 255], &[15, 0, 2]].concat();
+    let datagrams = [&[0, 1, 0][..], &[1, 0, 8], &[3, 0, 8]].concat();
+    vec![
+        ("peer_connection", join(0, &[&connection, &[8, 1, 200, 3], &[15, 3], &[9, 2], &[5, 1], &[15, 7]])),
+        (
+            "peer_cut_through",
+            join(3, &[&connection, &[8, 1, 255, 8], &[15, 3], &[9, 2], &[8, 2, 9, 0], &[5, 1], &[15, 6]]),
+        ),
+        (
+            "peer_to_server",
+            join(3, &[&to_server, &[8, 0, 100, 4], &[14, 50], &[12, 0, 3, 1, 0, 0, 0, 0], &[10, 0, 0, 0, 0, 0, 3]]),
+        ),
+        ("peer_liar", join(2, &[&connection, &[6, 1, 1, 2, 31], &[8, 1, 1, 0], &[15, 3], &[13, 0], &open])),
+        ("peer_ring", join(0, &[&open, &[6, 0, 255, 2, 30], &[10, 0, 1, 0, 0, 0, 0], &[15, 1]])),
+        (
+            "peer_datagrams",
+            join(0, &[&datagrams, &[7, 0], &[16, 0, 0, 0, 9, 0, 0, 0], &[8, 0, 64, 0], &[15, 3], &[9, 0]]),
+        ),
+        ("peer_heir", join(0, &[&open, &[12, 0, 8], &[13, 1], &[12, 0, 0], &[13, 2], &[5, 0], &[15, 7]])),
+        ("peer_nonsense", join(0, &[&[11, 2], &[0xff; 68], &[13, 0], &open])),
+    ]
 }
 
 fn v4(host: u8) -> Addr {

@@ -35,16 +35,54 @@ fn every_segments_input_is_survived() {
 }
 
 #[test]
+fn every_peer_input_is_survived() {
+    for input in corpus("peer", |_| true) {
+        clearway_fuzz::peer(&input);
+    }
+}
+
+/// A target of texts.
+type Target = fn(&[u8]);
+
+const TEXTS: [(&str, Target); 4] = [
+    ("command", clearway_fuzz::command),
+    ("config", clearway_fuzz::config),
+    ("script", clearway_fuzz::script),
+    ("vcl", clearway_fuzz::vcl),
+];
+
+#[test]
+fn every_text_is_survived() {
+    for (name, target) in TEXTS {
+        corpus(name, |_| true).iter().for_each(|input| target(input));
+    }
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_of_a_text_is_survived() {
+    for (name, target) in TEXTS {
+        for input in corpus(name, |path| !is_found(path)) {
+            damaged(&input, target);
+        }
+    }
+}
+
+#[test]
 fn every_truncation_and_every_flipped_bit_of_a_frame_input_is_survived() {
     // Those written by hand are small and stand for every kind of packet; all of the corpus would take minutes.
     for input in corpus("frame", |path| !is_found(path)) {
-        for len in 0..input.len() {
-            clearway_fuzz::frame(&input[..len]);
-        }
-        for bit in 0..input.len() * 8 {
-            let mut flipped = input.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            clearway_fuzz::frame(&flipped);
-        }
+        damaged(&input, clearway_fuzz::frame);
+    }
+}
+
+/// Every truncation, and every flipped bit.
+fn damaged(input: &[u8], target: impl Fn(&[u8])) {
+    for len in 0..input.len() {
+        target(&input[..len]);
+    }
+    for bit in 0..input.len() * 8 {
+        let mut flipped = input.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        target(&flipped);
     }
 }

@@ -1,0 +1,322 @@
+//! A program that keeps to no rule. It writes into the memory by the descriptors, as whoever has them may.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use clearway_shm::door::{Congestion, FifoPlace, Kind, Reply, Request, Session, SocketOptions, Welcome, worker_of};
+use clearway_shm::layout::request;
+use clearway_shm::socket;
+
+use super::Input;
+use super::honest::{SERVER, ask, hello, knock};
+use super::house::Home;
+
+/// Segments that it asks for at most.
+const SEGMENTS: u32 = 8;
+
+/// Words of a FIFO's head, a session's, a lane's and a ring's that mean something, by their offsets.
+const FIFO_WORDS: [u32; 8] = [0, 4, 8, 12, 64, 68, 72, 76];
+const SESSION_WORDS: [u32; 12] = [0, 4, 8, 12, 64, 68, 72, 76, 80, 84, 88, 92];
+const LANE_WORDS: [u32; 5] = [0, 4, 8, 64, 128];
+const RING_WORDS: [u32; 2] = [0, 64];
+
+/// Bytes of a ring's head, and of a message.
+const RING_HEAD: u32 = 128;
+const MESSAGE: u32 = 16;
+
+const TAIL: u32 = 0;
+const HEAD: u32 = 64;
+
+pub(super) struct Hostile {
+    doors: Vec<OwnedFd>,
+    lane: Option<(OwnedFd, Welcome)>,
+    segments: Vec<Option<OwnedFd>>,
+    socks: Vec<(Session, Option<OwnedFd>)>,
+    cut_through: bool,
+}
+
+impl Hostile {
+    pub(super) fn new(home: &mut Home, cut_through: bool) -> Hostile {
+        let segments = (0..SEGMENTS).map(|_| None).collect();
+        let mut hostile = Hostile { doors: Vec::new(), lane: None, segments, socks: Vec::new(), cut_through };
+        hostile.enter(home, None);
+        hostile
+    }
+
+    /// Enters anew, or as one more process.
+    fn enter(&mut self, home: &mut Home, token: Option<clearway_shm::door::Token>) {
+        if self.doors.len() > 12 {
+            self.doors.clear();
+        }
+        let Some(door) = knock(home) else { return };
+        let mut hello = hello("hostile", "3", self.cut_through);
+        hello.inherit = token;
+        if let Some((Reply::Welcome(welcome), fds)) = ask(home, &door, &Request::Hello(hello)) {
+            if token.is_none() {
+                self.segments.fill_with(|| None);
+                self.socks.clear();
+            }
+            self.lane = fds.into_iter().next().map(|lane| (lane, welcome));
+        }
+        self.doors.push(door);
+    }
+
+    fn ask(&mut self, home: &mut Home, request: &Request) -> Option<(Reply, Vec<OwnedFd>)> {
+        ask(home, self.doors.last()?, request)
+    }
+
+    /// Asks for something that a session comes of, or that changes the one of this index.
+    fn ask_session(&mut self, home: &mut Home, request: &Request, index: Option<usize>) {
+        let Some((Reply::Opened(session), mut fds)) = self.ask(home, request) else { return };
+        match index.filter(|index| *index < self.socks.len()) {
+            Some(index) => self.socks[index].0 = session,
+            None if self.socks.len() < 16 => self.socks.push((session, fds.pop())),
+            None => {}
+        }
+        let places = [Some(session.head), session.rx.map(|f| f.head), session.tx.map(|f| f.data)];
+        for place in places.into_iter().flatten() {
+            let number = place.segment;
+            if matches!(self.segments.get(number as usize), Some(None)) {
+                let answer = self.ask(home, &Request::Segment { segment: number });
+                self.segments[number as usize] = answer.and_then(|(_, mut fds)| fds.pop());
+            }
+        }
+    }
+
+    pub(super) fn step(&mut self, home: &mut Home, step: u8, input: &mut Input<'_>) {
+        let pick = usize::from(input.byte());
+        let index = pick % self.socks.len().max(1);
+        let id = self.socks.get(index).map_or(0, |sock| sock.0.id);
+        match step {
+            0 => {
+                let kind = if pick & 1 == 0 { Kind::Stream } else { Kind::Datagram };
+                let options = options(input);
+                self.ask_session(home, &Request::Open { kind, v6: pick & 2 != 0, options }, None);
+            }
+            1 => drop(self.ask(home, &Request::Bind { session: id, local: address(input) })),
+            2 => {
+                let backlog = u32::from(input.byte());
+                self.ask_session(home, &Request::Listen { session: id, backlog }, Some(index));
+            }
+            3 => {
+                let remote = (pick & 64 == 0).then(|| address(input));
+                self.ask_session(home, &Request::Connect { session: id, remote }, Some(index));
+            }
+            4 => self.claim(home, index, input),
+            5 if index < self.socks.len() => drop(self.socks.swap_remove(index)),
+            6 => self.poke(index, input),
+            7 => self.scribble(index, input),
+            8 => self.write(index, input),
+            9 => self.read(index),
+            10 => {
+                let session = if pick & 128 == 0 { id } else { input.long() };
+                self.say(session, u32::from(input.byte() % 6), input.word());
+            }
+            11 => {
+                let bytes = input.bytes(pick * 34);
+                if let Some(door) = self.doors.last() {
+                    let _ = rustix::net::send(door, bytes, rustix::net::SendFlags::NOSIGNAL);
+                }
+            }
+            12 => self.ask_anything(home, id, input),
+            13 => match pick % 3 {
+                0 => self.enter(home, None),
+                1 => self.enter(home, self.lane.as_ref().map(|lane| lane.1.token)),
+                _ => drop(self.doors.pop()),
+            },
+            _ => {}
+        }
+    }
+
+    /// Takes a connection that waits, or any session by its name.
+    fn claim(&mut self, home: &mut Home, index: usize, input: &mut Input<'_>) {
+        let record = self.socks.get(index).and_then(|sock| sock.0.rx).map(|rx| {
+            let head = self.word(rx.head.segment, rx.head.offset + HEAD);
+            let at = rx.data.offset + (head & (rx.capacity - 1));
+            self.set(rx.head.segment, rx.head.offset + HEAD, head.wrapping_add(MESSAGE));
+            u64::from(self.word(rx.data.segment, at)) | u64::from(self.word(rx.data.segment, at + 4)) << 32
+        });
+        let session = record.unwrap_or_else(|| input.long());
+        self.ask_session(home, &Request::Claim { session }, None);
+    }
+
+    /// Writes one of the words that mean something.
+    fn poke(&mut self, index: usize, input: &mut Input<'_>) {
+        let (which, way) = (input.byte(), input.byte());
+        let Some((session, _)) = self.socks.get(index) else { return };
+        let at = |words: &[u32]| words[usize::from(which >> 2) % words.len()];
+        let fifo = |place: Option<FifoPlace>| place.map(|p| (p.head.segment, p.head.offset + at(&FIFO_WORDS)));
+        let place = match which % 4 {
+            0 => fifo(session.rx),
+            1 => fifo(session.tx),
+            2 => Some((session.head.segment, session.head.offset + at(&SESSION_WORDS))),
+            _ => return self.poke_lane(which >> 2, way, input),
+        };
+        let Some((segment, offset)) = place else { return };
+        let value = value(self.word(segment, offset), way, input);
+        self.set(segment, offset, value);
+    }
+
+    fn poke_lane(&mut self, which: u8, way: u8, input: &mut Input<'_>) {
+        let Some((lane, welcome)) = &self.lane else { return };
+        let ring = welcome.rings[usize::from(which >> 3) % welcome.rings.len()];
+        let words: Vec<u32> = LANE_WORDS
+            .into_iter()
+            .chain([ring.requests, ring.events].into_iter().flat_map(|at| RING_WORDS.map(|word| at + word)))
+            .collect();
+        let at = words[usize::from(which) % words.len()];
+        let value = value(get(lane, at), way, input);
+        put(lane, at, &value.to_le_bytes());
+    }
+
+    /// Writes bytes where a FIFO goes on, such as the head of a datagram.
+    fn scribble(&mut self, index: usize, input: &mut Input<'_>) {
+        let Some(tx) = self.socks.get(index).and_then(|sock| sock.0.tx) else { return };
+        let tail = self.word(tx.head.segment, tx.head.offset + TAIL);
+        let at = tx.data.offset + (tail & (tx.capacity - 1));
+        if let Some(Some(memory)) = self.segments.get(tx.data.segment as usize) {
+            put(memory, at, input.bytes(64));
+        }
+    }
+
+    /// Moves the transmit FIFO's tail over what lies there, and says so.
+    fn write(&mut self, index: usize, input: &mut Input<'_>) {
+        let Some((session, _)) = self.socks.get(index) else { return };
+        let (id, Some(tx)) = (session.id, session.tx) else { return };
+        let len = u32::from(input.byte()) << (input.byte() % 10);
+        let at = tx.head.offset + TAIL;
+        self.set(tx.head.segment, at, self.word(tx.head.segment, at).wrapping_add(len));
+        self.say(id, request::WROTE, 0);
+    }
+
+    /// Takes what the receive FIFO holds, and says so.
+    fn read(&mut self, index: usize) {
+        let Some((session, _)) = self.socks.get(index) else { return };
+        let (id, Some(rx)) = (session.id, session.rx) else { return };
+        let tail = self.word(rx.head.segment, rx.head.offset + TAIL);
+        self.set(rx.head.segment, rx.head.offset + HEAD, tail);
+        self.say(id, request::CONSUMED, 0);
+    }
+
+    /// Puts a message into the ring of the worker that this name belongs to.
+    fn say(&mut self, session: u64, what: u32, aux: u32) {
+        let Some((lane, welcome)) = &self.lane else { return };
+        let Some(ring) = welcome.rings.get(worker_of(session)) else { return };
+        let tail = get(lane, ring.requests);
+        let at = ring.requests + RING_HEAD + (tail & (ring.slots - 1)) * MESSAGE;
+        put(lane, at, &session.to_le_bytes());
+        put(lane, at + 8, &what.to_le_bytes());
+        put(lane, at + 12, &aux.to_le_bytes());
+        put(lane, ring.requests, &tail.wrapping_add(1).to_le_bytes());
+    }
+
+    fn ask_anything(&mut self, home: &mut Home, id: u64, input: &mut Input<'_>) {
+        let which = input.byte();
+        let session = if which & 128 == 0 { id } else { input.long() };
+        let text = |input: &mut Input<'_>| {
+            let len = usize::from(input.byte());
+            String::from_utf8_lossy(input.bytes(len)).into_owned()
+        };
+        let request = match which % 10 {
+            0 => Request::Subscribe { session },
+            1 => Request::Info { session },
+            2 => Request::Options { session, options: options(input) },
+            3 => Request::Urgent { session, ahead: value(input.word(), input.byte(), input) },
+            4 => Request::Settle { session },
+            5 => Request::Segment { segment: input.word() >> (input.byte() % 32) },
+            6 => Request::Prefixes,
+            7 => Request::Stayed { what: text(input), why: text(input) },
+            8 => return self.inherit(home, id, input),
+            _ => {
+                let mut hello = hello("hostile", "3", false);
+                (hello.namespace, hello.program) = (text(input), text(input));
+                (hello.rx_fifo, hello.tx_fifo) = (input.word(), input.word());
+                Request::Hello(hello)
+            }
+        };
+        self.ask(home, &request);
+    }
+
+    /// Fills a lifeline, and asks for what an heir gets by it.
+    fn inherit(&mut self, home: &mut Home, id: u64, input: &mut Input<'_>) {
+        let lifeline = self.socks.iter().find(|sock| sock.0.id == id).and_then(|sock| sock.1.as_ref());
+        let cookie = lifeline.map_or(Some(input.long()), |lifeline| {
+            let bytes = input.bytes(64);
+            let _ = rustix::net::send(lifeline, bytes, rustix::net::SendFlags::DONTWAIT);
+            socket::cookie(lifeline.as_fd()).ok()
+        });
+        self.ask(home, &Request::Inherit { cookie: cookie.unwrap_or(0) });
+    }
+
+    fn word(&self, segment: u32, at: u32) -> u32 {
+        self.segments.get(segment as usize).and_then(Option::as_ref).map_or(0, |memory| get(memory, at))
+    }
+
+    fn set(&self, segment: u32, at: u32, value: u32) {
+        if let Some(Some(memory)) = self.segments.get(segment as usize) {
+            put(memory, at, &value.to_le_bytes());
+        }
+    }
+}
+
+fn get(memory: &OwnedFd, at: u32) -> u32 {
+    let mut word = [0; 4];
+    let _ = rustix::io::pread(memory, &mut word, u64::from(at));
+    u32::from_le_bytes(word)
+}
+
+fn put(memory: &OwnedFd, at: u32, bytes: &[u8]) {
+    // What lies behind the end is refused: the memory's size is sealed.
+    let _ = rustix::io::pwrite(memory, bytes, u64::from(at));
+}
+
+/// Another value in place of this one: a little off, far off, or anything.
+fn value(now: u32, way: u8, input: &mut Input<'_>) -> u32 {
+    match way % 4 {
+        0 => u32::from(input.byte()),
+        1 => now.wrapping_add_signed(i32::from(input.byte() as i8)),
+        2 => now.wrapping_add(1 << (input.byte() % 32)),
+        _ => input.word(),
+    }
+}
+
+/// Addresses of ours, of the honest server, of nobody, and of another family.
+fn address(input: &mut Input<'_>) -> SocketAddr {
+    let port = u16::from(input.byte());
+    let ip =
+        ["172.16.2.1", "172.16.1.1", "0.0.0.0", "127.0.0.1", "10.9.9.9", "::", "::ffff:172.16.2.1", "255.255.255.255"];
+    let text = ip[usize::from(port) % ip.len()];
+    match port {
+        255 => SERVER.parse().expect("an address written in this file"),
+        _ => SocketAddr::new(text.parse().expect("an address written in this file"), port >> 3),
+    }
+}
+
+fn options(input: &mut Input<'_>) -> SocketOptions {
+    let bits = input.byte();
+    if bits & 1 == 0 {
+        return SocketOptions::default();
+    }
+    SocketOptions {
+        nodelay: bits & 2 != 0,
+        cork: bits & 4 != 0,
+        quick_ack: bits & 8 != 0,
+        keepalive: bits & 16 != 0,
+        reuse_address: bits & 32 != 0,
+        reuse_port: bits & 64 != 0,
+        v6_only: bits & 128 != 0,
+        keep_idle: input.word() >> (input.byte() % 32),
+        keep_interval: input.word() >> (input.byte() % 32),
+        keep_count: input.byte(),
+        user_timeout: input.word() >> (input.byte() % 32),
+        max_segment: u16::from(input.byte()) << (input.byte() % 9),
+        congestion: [Congestion::Default, Congestion::Reno, Congestion::Cubic][usize::from(input.byte() % 3)],
+        linger: Some(u16::from(input.byte())).filter(|seconds| *seconds < 4),
+        tos: input.byte(),
+        ttl: input.byte(),
+        oob_inline: input.byte() & 1 != 0,
+        defer_accept: input.word() >> (input.byte() % 32),
+        receive_buffer: input.word() >> (input.byte() % 32),
+        send_buffer: input.word() >> (input.byte() % 32),
+    }
+}
