@@ -8,7 +8,7 @@ use crate::machine::{self, CoreTime, Machine};
 use crate::need::Facts;
 use crate::placement::{Placement, probe};
 use crate::process::{Died, Stopped};
-use crate::report::{FORMAT, Failure, LeftOut, Point, Report, Sample};
+use crate::report::{FORMAT, Failure, LeftOut, Point, Report, Sample, SystemNote};
 use crate::scenario::{Scenario, System, needs};
 use crate::world::{Options, World};
 
@@ -51,6 +51,7 @@ pub fn run(
     let steps = plan(&world, &systems, &points, &mut left_out);
     left_out.iter().for_each(|left| watch.say(&left_out_line(left)));
     report.left_out = left_out;
+    let reference = choose_reference(scenario, options, &report.systems, watch);
     watch.begin(scenario, steps.len());
     let begun = Instant::now();
     let mut failed: BTreeMap<&str, u32> = BTreeMap::new();
@@ -91,9 +92,26 @@ pub fn run(
     report.stopped = stop.load(Ordering::Relaxed);
     report.took_seconds = begun.elapsed().as_secs_f64();
     scenario.derive(&mut report.samples);
-    let reference = options.reference.clone().unwrap_or_else(|| scenario.reference().into());
     report.compute(&reference);
     Ok(report)
+}
+
+/// What the others are compared with: what was asked for, or what the scenario says, if it is measured; otherwise the first that is not ours.
+fn choose_reference(
+    scenario: &dyn Scenario,
+    options: &Options,
+    systems: &[SystemNote],
+    watch: &mut dyn Watch,
+) -> String {
+    let wanted = options.reference.as_deref().unwrap_or(scenario.reference());
+    let measured = |system: &&SystemNote| system.key == wanted;
+    let foreign = |system: &&SystemNote| !system.ours && !system.floor;
+    let chosen = systems.iter().find(measured).or_else(|| systems.iter().find(foreign)).or_else(|| systems.first());
+    let chosen = chosen.map_or(wanted, |system| system.key.as_str());
+    if chosen != wanted {
+        watch.say(&format!("{wanted} is not measured: ratios are to {chosen}"));
+    }
+    chosen.into()
 }
 
 /// What a line says of a system that is left out.
@@ -112,6 +130,9 @@ fn choose_systems(
 ) -> anyhow::Result<Vec<Box<dyn System>>> {
     let all = scenario.systems(options);
     let names: Vec<String> = all.iter().map(|system| system.note().key.clone()).collect();
+    if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+        anyhow::bail!("{} has a system `{}` already. Give the --server another name.", scenario.name(), twice.1);
+    }
     for wanted in options.systems.iter().chain(&options.reference) {
         if !names.contains(wanted) {
             anyhow::bail!("{} has no system `{wanted}`; it has {}.", scenario.name(), names.join(", "));

@@ -86,6 +86,8 @@ fn iperf3_over_loopback_and_over_ethernet() {
 fn many_connections_have_bytes() {
     if root() && two_cores() {
         let left = measured("connections", "--systems clearway --rounds 1");
+        // Nobody else is there to be compared with.
+        assert_eq!(left.report["reference"], "clearway");
         let cells = left.report["cells"].as_array().unwrap();
         let bytes = cells.iter().find(|cell| cell["metric"] == "bytes_per_connection" && cell["point"] == "1k");
         let bytes = bytes.unwrap_or_else(|| panic!("{}", left.table))["median"].as_f64().unwrap();
