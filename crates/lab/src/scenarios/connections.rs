@@ -15,8 +15,8 @@ pub(crate) struct Connections;
 /// All of them ask.
 struct AllAsk;
 
-/// Connections that exist, and those of a look.
-const POINTS: &[u64] = &[10, 1_000, 10_000, 100_000, 1_000_000];
+/// Connections that exist, and those of a look. With 128 a stack has its best figures.
+const POINTS: &[u64] = &[10, 128, 1_000, 10_000, 100_000, 1_000_000];
 const QUICK: &[u64] = &[10, 1_000];
 
 /// So many of them ask, unless all do.
@@ -64,7 +64,9 @@ impl Scenario for Connections {
             Metric::main("requests_per_second", "requests", "requests/s", Better::Higher),
             Metric::main("bytes_per_connection", "server's memory", "bytes/connection", Better::Lower),
             Metric::beside("server_cycles", "server busy", "cycles/request", Better::Lower),
+            Metric::told("p50_us", "median latency", "us", Better::Lower),
             Metric::beside("p99_us", "p99 latency", "us", Better::Lower),
+            Metric::told("p999_us", "p99.9 latency", "us", Better::Lower),
             Metric::told("client_bytes_per_connection", "client's memory", "bytes/connection", Better::Lower),
             Metric::told("server_mib", "server in all", "MiB", Better::Lower),
             Metric::told("client_mib", "client in all", "MiB", Better::Lower),
@@ -140,7 +142,9 @@ fn keep(system: &Answering, point: &Point, outcome: &Outcome, measured: &mut Mea
     let (client, server, memory) = (&outcome.client, &outcome.server, &outcome.memory);
     measured.set("connections", point.number as f64);
     measured.set("server_cycles", server["per_request"]["cycles"].as_f64());
-    measured.set("p99_us", client["latency_us"]["p99"].as_f64());
+    for (key, name) in [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")] {
+        measured.set(key, client["latency_us"][name].as_f64());
+    }
     let kernel = if system.link == Link::Veth { memory.kernel.1.saturating_sub(memory.kernel.0) / 2 } else { 0 };
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     measured.set("client_mib", mib(memory.client + kernel));

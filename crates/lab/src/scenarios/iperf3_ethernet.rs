@@ -34,7 +34,7 @@ impl Scenario for Iperf3Ethernet {
     fn metrics(&self) -> Vec<Metric> {
         vec![
             Metric::main("gbit_per_second", "received", "Gbit/s", Better::Higher),
-            Metric::told("retransmits", "segments sent again", "segments", Better::Lower),
+            Metric::told("retransmits", "sent again", "segments", Better::Lower),
         ]
     }
 

@@ -35,7 +35,7 @@ impl Scenario for Iperf3Loopback {
     fn metrics(&self) -> Vec<Metric> {
         vec![
             Metric::main("gbit_per_second", "received", "Gbit/s", Better::Higher),
-            Metric::told("retransmits", "segments sent again", "segments", Better::Lower),
+            Metric::told("retransmits", "sent again", "segments", Better::Lower),
         ]
     }
 
