@@ -134,18 +134,31 @@ impl Steer {
     pub(crate) fn sent(&self, core: usize, frame: &[u8], now: Instant) {
         let Some(flow) = flow_of(frame, self.seed) else { return };
         let home = if self.spread_by_device { usize::MAX } else { self.by_hash(flow) };
-        if self.flows.find(flow, now).unwrap_or(home) != core {
+        let found = self.flows.find(flow, now);
+        if found.unwrap_or(home) != core {
             self.flows.remember(flow, core, now);
+        } else if found.is_some()
+            && let Some(ended) = ends(frame)
+        {
+            self.flows.mark(flow, ended);
         }
     }
 }
 
-/// Flows and their cores, shared by all cores without a lock. An entry may be lost or found twice when two cores write at once; the next frame that is
-/// sent on the flow mends that.
+/// Flows and their cores, shared by all cores without a lock. Two cores that write the same flow at once may leave it there twice; the next frame that is
+/// sent on it mends that.
 struct Flows {
-    // 32 bits that tell the flow, 8 of its core counted from 1, 24 of the time when it was last used.
     lines: Box<[[AtomicU64; LINE]]>,
     any: AtomicBool,
+}
+
+// An entry: 32 bits that tell the flow, 8 of its core counted from 1, one that says that it has ended, 23 of the time when it was last used.
+const CORE_AT: u32 = 24;
+const ENDED: u64 = 1 << 23;
+const TIME: u64 = ENDED - 1;
+
+fn is_of(entry: u64, tag: u32) -> bool {
+    entry >> 32 == u64::from(tag) && entry >> CORE_AT & 0xff != 0
 }
 
 impl Flows {
@@ -167,13 +180,13 @@ impl Flows {
         let (tag, time) = (flow as u32, ticks(now));
         for slot in self.line(flow) {
             let entry = slot.load(Ordering::Relaxed);
-            if entry >> 32 == u64::from(tag) && entry & 0xff00_0000 != 0 {
-                if entry & 0xff_ffff != time {
+            if is_of(entry, tag) {
+                if entry & TIME != time {
                     // Lost when another core writes meanwhile, which does no harm.
-                    let newer = entry & !0xff_ffff | time;
+                    let newer = entry & !TIME | time;
                     let _ = slot.compare_exchange(entry, newer, Ordering::Relaxed, Ordering::Relaxed);
                 }
-                return Some((entry >> 24 & 0xff) as usize - 1);
+                return Some((entry >> CORE_AT & 0xff) as usize - 1);
             }
         }
         None
@@ -182,37 +195,77 @@ impl Flows {
     fn remember(&self, flow: u64, core: usize, now: Instant) {
         self.any.store(true, Ordering::Relaxed);
         let (tag, time) = (flow as u32, ticks(now));
-        let entry = u64::from(tag) << 32 | ((core as u64 + 1) & 0xff) << 24 | time;
-        let line = self.line(flow);
-        let age = |slot: &AtomicU64| {
-            let entry = slot.load(Ordering::Relaxed);
-            match entry {
-                _ if entry >> 32 == u64::from(tag) => u64::MAX,
-                0 => u64::MAX - 1,
-                _ => time.wrapping_sub(entry & 0xff_ffff) & 0xff_ffff,
-            }
+        let new = u64::from(tag) << 32 | ((core as u64 + 1) & 0xff) << CORE_AT | time;
+        // Its own entry, or an empty one, or one of a flow that has ended, or the oldest.
+        let worth = |entry: u64| match entry {
+            _ if is_of(entry, tag) => u64::MAX,
+            0 => u64::MAX - 1,
+            _ => (entry & ENDED) << 1 | time.wrapping_sub(entry) & TIME,
         };
-        if let Some(oldest) = line.iter().max_by_key(|slot| age(slot)) {
-            oldest.store(entry, Ordering::Relaxed);
+        let line = self.line(flow);
+        // Each attempt but the last fails only because another core has written into the line.
+        for _ in 0..LINE {
+            let entries = line.iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
+            let Some((slot, entry)) = entries.max_by_key(|(_, entry)| worth(*entry)) else { return };
+            if slot.compare_exchange(entry, new, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Says whether a flow has ended. One that has is still found, and gives way before all that have not: else connections that come and go in great
+    /// numbers would push out one that stays and has nothing to say.
+    fn mark(&self, flow: u64, ended: bool) {
+        for slot in self.line(flow) {
+            let entry = slot.load(Ordering::Relaxed);
+            if is_of(entry, flow as u32) {
+                let marked = if ended { entry | ENDED } else { entry & !ENDED };
+                let _ = slot.compare_exchange(entry, marked, Ordering::Relaxed, Ordering::Relaxed);
+                return;
+            }
         }
     }
 }
 
-/// Seconds and a bit, in 24 bits: 199 days until they begin anew.
+/// Steps of 17 ms, in 23 bits: 39 hours until they begin anew. Small, because in one step many connections may come and go.
 fn ticks(now: Instant) -> u64 {
-    now.as_millis() >> 10 & 0xff_ffff
+    now.as_nanos() >> 24 & TIME
+}
+
+/// Whether this frame of TCP ends its flow (FIN, RST) or begins one (SYN); None for any other.
+fn ends(frame: &[u8]) -> Option<bool> {
+    let (ethertype, packet) = behind_tags(frame)?;
+    let tcp = match ethertype {
+        0x0800 if packet.get(9) == Some(&6) && u16_at(packet, 6)? & 0x1fff == 0 => {
+            packet.get(usize::from(packet[0] & 0xf) * 4..)?
+        }
+        0x86dd if packet.get(6) == Some(&6) => packet.get(40..)?,
+        _ => return None,
+    };
+    // RFC 9293 3.1: FIN 1, SYN 2, RST 4.
+    match tcp.get(13)? & 0x07 {
+        0 => None,
+        2 => Some(false),
+        _ => Some(true),
+    }
+}
+
+/// The type behind VLAN tags, two at most, and what follows.
+#[inline]
+fn behind_tags(frame: &[u8]) -> Option<(u16, &[u8])> {
+    let (mut ethertype, mut at) = (u16_at(frame, 12)?, 14);
+    while matches!(ethertype, 0x8100 | 0x88a8) && at < 22 {
+        ethertype = u16_at(frame, at + 2)?;
+        at += 4;
+    }
+    Some((ethertype, frame.get(at..)?))
 }
 
 /// A number for the flow of a TCP or UDP packet, the same for both directions. All fragments of a datagram have the same, which is that of its addresses;
 /// other packets belong to no flow.
 #[inline]
 pub(crate) fn flow_of(frame: &[u8], seed: u64) -> Option<u64> {
-    let (mut ethertype, mut at) = (u16_at(frame, 12)?, 14);
-    while matches!(ethertype, 0x8100 | 0x88a8) && at < 22 {
-        ethertype = u16_at(frame, at + 2)?;
-        at += 4;
-    }
-    let packet = frame.get(at..)?;
+    let (ethertype, packet) = behind_tags(frame)?;
     match ethertype {
         // RFC 791 3.1: the header's length, flags and offset, protocol, addresses.
         0x0800 => {

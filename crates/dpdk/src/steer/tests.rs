@@ -58,6 +58,7 @@ fn no_cut_frame_makes_looking_at_it_panic() {
     {
         for len in 0..frame.len() {
             let _ = flow_of(&frame[..len], 7);
+            let _ = ends(&frame[..len]);
         }
     }
 }
@@ -75,7 +76,7 @@ fn flows_spread_evenly() {
 #[test]
 fn remembered_flows_are_found_and_the_oldest_give_way() {
     let flows = Flows::new();
-    let at = |second: u64| Instant::from_millis(second * 1_024);
+    let at = |step: u64| Instant::from_millis(step * 17);
     assert_eq!(flows.find(1, at(0)), None);
     for number in 1..=LINE as u64 {
         flows.remember(number, 3, at(number));
@@ -87,4 +88,64 @@ fn remembered_flows_are_found_and_the_oldest_give_way() {
     // Another core takes a flow over: one entry, the new owner.
     flows.remember(100, 1, at(23));
     assert_eq!(flows.find(100, at(23)), Some(1));
+}
+
+#[test]
+fn flows_that_have_ended_give_way_before_one_that_stays_and_is_silent() {
+    let flows = Flows::new();
+    let at = |step: u64| Instant::from_millis(step * 17);
+    flows.remember(1, 3, at(0));
+    for number in 2..1_000 {
+        flows.remember(number, 2, at(number));
+        assert_eq!(flows.find(number, at(number)), Some(2));
+        flows.mark(number, true);
+        assert_eq!(flows.find(number, at(number)), Some(2), "what is on its way still comes home");
+    }
+    assert_eq!(flows.find(1, at(1_000)), Some(3));
+    // The same ends begin anew.
+    flows.mark(999, false);
+    for number in 2_000..2_100 {
+        flows.remember(number, 2, at(number));
+        flows.mark(number, true);
+    }
+    assert_eq!((flows.find(1, at(2_100)), flows.find(999, at(2_100))), (Some(3), Some(2)));
+}
+
+#[test]
+fn flows_that_two_cores_begin_at_once_are_both_remembered() {
+    let flows = Flows::new();
+    for round in 0..500u64 {
+        // Eight for one line, and no other round's.
+        let flow = |number: u64| round << 51 | number;
+        std::thread::scope(|scope| {
+            for core in 0..2 {
+                let flows = &flows;
+                scope.spawn(move || {
+                    (0..4).for_each(|at| flows.remember(flow(1 + 2 * at + core), core as usize, Instant::ZERO))
+                });
+            }
+        });
+        for number in 1..=8 {
+            let found = flows.find(flow(number), Instant::ZERO);
+            assert_eq!(found, Some((number as usize - 1) % 2), "flow {number} in round {round}");
+        }
+    }
+}
+
+#[test]
+fn the_ends_of_a_flow_are_seen_in_both_families() {
+    let (a, b) = (([10, 0, 0, 1], 80), ([10, 0, 0, 2], 40_000));
+    for (flags, ended) in
+        [(0x10, None), (0x02, Some(false)), (0x12, Some(false)), (0x11, Some(true)), (0x14, Some(true))]
+    {
+        let mut frame = v4(6, a, b, 0);
+        frame[14 + 20 + 13] = flags;
+        assert_eq!(ends(&frame), ended, "{flags:#x}");
+        let mut frame = v6(6, ([1; 16], 80), ([2; 16], 40_000));
+        frame[18 + 40 + 13] = flags;
+        assert_eq!(ends(&frame), ended, "{flags:#x}");
+    }
+    let mut udp = v4(17, a, b, 0);
+    udp[14 + 20 + 13] = 1;
+    assert_eq!(ends(&udp), None);
 }
