@@ -178,6 +178,7 @@ impl DpdkQueue {
         let Some(lane) = &mut self.rx else { return 0 };
         lane.receive(&mut self.batch, BURST);
         let came = self.batch.len();
+        let (mut frames, mut bytes) = (0, 0);
         for index in 0..came {
             if self.outbox.is_full() {
                 self.send();
@@ -186,7 +187,7 @@ impl DpdkQueue {
             let (len, meta) = (self.batch.frame_len(index), meta_of(&self.batch.seen(index)));
             match self.batch.whole_mut(index) {
                 Some(frame) => {
-                    self.counters.received(len);
+                    (frames, bytes) = (frames + 1, bytes + len as u64);
                     if turn(len, &meta, has_room.then_some(frame)) && has_room {
                         self.batch.hand_over(index, &mut self.outbox);
                     }
@@ -195,6 +196,8 @@ impl DpdkQueue {
             }
         }
         self.batch.release_rest();
+        self.counters.rx_packets += frames;
+        self.counters.rx_bytes += bytes;
         came
     }
 

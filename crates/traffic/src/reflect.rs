@@ -95,47 +95,57 @@ impl Reflector {
         dev.set_now(now);
         let ethernet = dev.mac().is_some();
         let longest = max_frame(dev.mtu(), ethernet);
-        let came = match dev.send_back(|len, meta, frame| self.judge(len, meta, frame, ethernet, longest))? {
+        // Counted here and not where they lie, so that they stay in registers.
+        let mut judge = Judge { mirror: self.mirror, ethernet, longest, counts: Reflected::default() };
+        let sent_back = dev.send_back(|len, meta, frame| judge.goes_back(len, meta, frame))?;
+        let came = match sent_back {
             Some(came) => came > 0,
-            None => self.turn_by_copy(dev, burst, ethernet, longest)?,
+            None => turn_by_copy(dev, burst, &mut judge)?,
         };
+        if came {
+            self.counts.add(&judge.counts);
+        }
         dev.flush();
         Ok(came)
     }
+}
 
-    /// The long way, for a device that cannot send a frame in the memory in which it came.
-    fn turn_by_copy<D: Dev>(
-        &mut self,
-        dev: &mut D,
-        burst: &mut Burst<D::Buf>,
-        ethernet: bool,
-        longest: usize,
-    ) -> Result<bool, DevError> {
-        dev.rx(burst)?;
-        let came = !burst.is_empty();
-        for index in 0..burst.len() {
-            let Some((buf, meta)) = burst.peek(index) else { continue };
-            let frame = buf.bytes();
-            let mut room = dev.reserve(frame.len()).map(|room| &mut room[..frame.len()]);
-            if let Some(room) = &mut room {
-                room.copy_from_slice(frame);
-            }
-            // Room that is not committed is as if it had never been asked for.
-            if self.judge(frame.len(), meta, room, ethernet, longest) {
-                dev.commit(frame.len(), TxMeta::default());
-            }
+/// The long way, for a device that cannot send a frame in the memory in which it came.
+fn turn_by_copy<D: Dev>(dev: &mut D, burst: &mut Burst<D::Buf>, judge: &mut Judge) -> Result<bool, DevError> {
+    dev.rx(burst)?;
+    let came = !burst.is_empty();
+    for index in 0..burst.len() {
+        let Some((buf, meta)) = burst.peek(index) else { continue };
+        let frame = buf.bytes();
+        let mut room = dev.reserve(frame.len()).map(|room| &mut room[..frame.len()]);
+        if let Some(room) = &mut room {
+            room.copy_from_slice(frame);
         }
-        burst.clear();
-        Ok(came)
+        // Room that is not committed is as if it had never been asked for.
+        if judge.goes_back(frame.len(), meta, room) {
+            dev.commit(frame.len(), TxMeta::default());
+        }
     }
+    burst.clear();
+    Ok(came)
+}
 
+/// Says of the frames of one turn whether they go back.
+struct Judge {
+    mirror: Mirror,
+    ethernet: bool,
+    longest: usize,
+    counts: Reflected,
+}
+
+impl Judge {
     /// Counts a frame that came, and makes of it the one that goes back, if it does.
-    #[inline]
-    fn judge(&mut self, len: usize, meta: &RxMeta, frame: Option<&mut [u8]>, ethernet: bool, longest: usize) -> bool {
+    #[inline(always)]
+    fn goes_back(&mut self, len: usize, meta: &RxMeta, frame: Option<&mut [u8]>) -> bool {
         self.counts.frames += 1;
         self.counts.bytes += len as u64;
         // A joined frame would have to be cut again, and its checksum may never have been made.
-        if meta.segment_size != 0 || len > longest {
+        if meta.segment_size != 0 || len > self.longest {
             self.counts.too_long += 1;
             return false;
         }
@@ -143,7 +153,7 @@ impl Reflector {
             self.counts.no_room += 1;
             return false;
         };
-        match turn_round(self.mirror, ethernet, frame) {
+        match turn_round(self.mirror, self.ethernet, frame) {
             Ok(()) => {
                 self.counts.returned += 1;
                 self.counts.returned_bytes += len as u64;

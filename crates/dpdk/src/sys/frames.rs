@@ -57,6 +57,8 @@ impl RxLane {
 pub(crate) struct Batch {
     list: [In; BURST],
     count: usize,
+    /// Those that were handed over, whose places are empty.
+    handed: usize,
 }
 
 // SAFETY: an mbuf may go to another thread; the pointers are owned.
@@ -72,7 +74,7 @@ pub(crate) struct Seen {
 
 impl Batch {
     pub(crate) const fn new() -> Batch {
-        Batch { list: [NO_IN; BURST], count: 0 }
+        Batch { list: [NO_IN; BURST], count: 0, handed: 0 }
     }
 
     #[inline]
@@ -111,6 +113,7 @@ impl Batch {
         let frame = &mut self.list[..self.count][index];
         let mbuf = std::mem::replace(&mut frame.mbuf, std::ptr::null_mut());
         if !mbuf.is_null() {
+            self.handed += 1;
             // It came as long as it goes.
             outbox.push_raw(mbuf, frame.len, Work { flags: ask::CHAIN, ..Work::default() });
         }
@@ -119,6 +122,10 @@ impl Batch {
     /// Gives back those frames that were not handed over.
     #[inline]
     pub(crate) fn release_rest(&mut self) {
+        if std::mem::take(&mut self.handed) == self.count {
+            self.count = 0;
+            return;
+        }
         let mut kept = 0;
         for index in 0..self.count {
             if !self.list[index].mbuf.is_null() {
