@@ -81,8 +81,8 @@ fn section(page: &mut String, report: &Report) {
     if let Some(group) = report.main_group() {
         let _ = write!(note, " Rounds with a core-to-core round trip {}.", group.name());
     }
-    if report.cells.iter().any(|cell| cell.shaky) {
-        note += " ~ marks figures that have no round in that group: these are of all rounds.";
+    if report.cells.iter().any(|cell| cell.shaky || cell.shaky_ratios) {
+        note += " ~ marks figures that have no round in that group, and ratios that have none of both: these are of all rounds.";
     }
     let _ = writeln!(page, "<p>{note}</p>");
     for metric in report.metrics.iter().filter(|metric| has(&report.cells, metric)) {
@@ -170,14 +170,14 @@ fn table(report: &Report, metric: &Metric, cells: &[Cell]) -> String {
 
 fn entry(metric: &Metric, cell: &Cell) -> String {
     let value = |value: f64| measured(value, &metric.unit);
-    let shaky = if cell.shaky { "~" } else { "" };
+    let (shaky, mark) = (if cell.shaky { "~" } else { "" }, if cell.shaky_ratios { "~" } else { "" });
     let mut text = format!("{shaky}{}<br><small>{}…{}</small>", value(cell.median), value(cell.min), value(cell.max));
     if metric.unit != "share" {
         if let Some(by) = cell.ratio {
-            let _ = write!(text, "<br><small>ratio {}</small>", ratio(by));
+            let _ = write!(text, "<br><small>ratio {mark}{}</small>", ratio(by));
         }
         if let Some(by) = cell.of_floor {
-            let _ = write!(text, "<br><small>of floor {}</small>", ratio(by));
+            let _ = write!(text, "<br><small>of floor {mark}{}</small>", ratio(by));
         }
     }
     text

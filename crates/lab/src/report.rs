@@ -177,12 +177,14 @@ pub struct Cell {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// This system over the reference: the median over rounds of both, or the ratio of the medians.
+    /// This system over the reference: the median over rounds of both, or the ratio of the medians where there is none.
     pub ratio: Option<f64>,
     /// This system over the raw link.
     pub of_floor: Option<f64>,
-    /// Rounds are among it in which the cores moved, or that lie in another group than most.
+    /// No round lies in the group of the table: these are all rounds, whatever the cores did.
     pub shaky: bool,
+    /// There is no round of both in the group of the table.
+    pub shaky_ratios: bool,
 }
 
 /// A run of a scenario.

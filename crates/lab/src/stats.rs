@@ -28,9 +28,11 @@ pub(crate) fn cells(report: &Report, group: Option<Group>) -> Vec<Cell> {
     }
     let floor = report.systems.iter().find(|system| system.floor).map(|system| system.key.clone());
     for index in 0..cells.len() {
-        let ratio = over(report, &cells, &cells[index], &report.reference);
-        let of_floor = floor.as_ref().and_then(|floor| over(report, &cells, &cells[index], floor));
-        (cells[index].ratio, cells[index].of_floor) = (ratio, of_floor);
+        let ratio = over(report, &cells, &cells[index], &report.reference, group);
+        let of_floor = floor.as_ref().and_then(|floor| over(report, &cells, &cells[index], floor, group));
+        let cell = &mut cells[index];
+        cell.shaky_ratios = [ratio, of_floor].iter().flatten().any(|(_, shaky)| *shaky);
+        (cell.ratio, cell.of_floor) = (ratio.map(|(ratio, _)| ratio), of_floor.map(|(ratio, _)| ratio));
     }
     cells
 }
@@ -69,22 +71,28 @@ fn cell(report: &Report, (system, point, metric): (&str, &str, &Metric), group: 
         ratio: None,
         of_floor: None,
         shaky,
+        shaky_ratios: false,
     })
 }
 
-/// A cell over the same cell of another system: round by round where both were measured in the same group, since what disturbs one
-/// round disturbs both; by the medians where there is no such round.
-fn over(report: &Report, cells: &[Cell], cell: &Cell, other: &str) -> Option<f64> {
+/// A cell over the same cell of another system, and whether that is shaky.
+///
+/// It is made round by round, since what disturbs a round disturbs both: in the rounds in which both were measured in the group of the table.
+/// Without such a round those count in which both were in one other group, and without those the medians; either is shaky.
+fn over(report: &Report, cells: &[Cell], cell: &Cell, other: &str, group: Option<Group>) -> Option<(f64, bool)> {
     let theirs = cells.iter().find(|c| c.system == other && c.point == cell.point && c.metric == cell.metric)?;
-    let group = |sample: &Sample| report.groups.iter().position(|group| group.holds(&sample.placement));
-    let mut pairs = Vec::new();
+    let group_of = |sample: &Sample| report.groups.iter().position(|group| group.holds(&sample.placement));
+    let (mut inside, mut elsewhere) = (Vec::new(), Vec::new());
     for (sample, value) in of(report, &cell.system, &cell.point, &cell.metric) {
-        let mut matching = of(report, other, &cell.point, &cell.metric)
-            .filter(|(o, _)| o.round == sample.round && group(o) == group(sample));
-        let settled = !sample.placement.moved();
-        pairs.extend(matching.next().filter(|(_, other)| settled && *other != 0.0).map(|(_, other)| value / other));
+        let same = |o: &Sample| o.round == sample.round && group_of(o) == group_of(sample) && !o.placement.moved();
+        let found = of(report, other, &cell.point, &cell.metric).find(|(o, number)| same(o) && *number != 0.0);
+        let Some((_, number)) = found.filter(|_| !sample.placement.moved()) else { continue };
+        let here = group.is_none_or(|group| group.holds(&sample.placement));
+        if here { &mut inside } else { &mut elsewhere }.push(value / number);
     }
-    median(&pairs).or_else(|| (theirs.median != 0.0).then(|| cell.median / theirs.median))
+    let medians = || (theirs.median != 0.0).then(|| cell.median / theirs.median);
+    let shaky = |ratio| (ratio, true);
+    median(&inside).map(|ratio| (ratio, false)).or_else(|| median(&elsewhere).or_else(medians).map(shaky))
 }
 
 #[cfg(test)]

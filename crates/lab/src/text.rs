@@ -200,9 +200,11 @@ fn columns(metric: &Metric, cell: Option<&Cell>, floor: bool) -> Vec<String> {
         columns.push(
             cell.map_or_else(none, |cell| format!("({}…{})", measured(cell.min, unit), measured(cell.max, unit))),
         );
-        columns.push(cell.and_then(|cell| cell.ratio).map_or_else(none, ratio));
+        let mark = if cell.is_some_and(|cell| cell.shaky_ratios) { SHAKY } else { "" };
+        let marked = |by: f64| mark.to_string() + &ratio(by);
+        columns.push(cell.and_then(|cell| cell.ratio).map_or_else(none, marked));
         if floor {
-            columns.push(cell.and_then(|cell| cell.of_floor).map_or_else(none, ratio));
+            columns.push(cell.and_then(|cell| cell.of_floor).map_or_else(none, marked));
         }
     }
     columns
@@ -210,8 +212,9 @@ fn columns(metric: &Metric, cell: Option<&Cell>, floor: bool) -> Vec<String> {
 
 fn foot(report: &Report) -> String {
     let mut text = String::new();
-    if report.cells.iter().any(|cell| cell.shaky) {
-        let _ = writeln!(text, "{SHAKY} no round in that group: these are all rounds, whatever the cores did");
+    if report.cells.iter().any(|cell| cell.shaky || cell.shaky_ratios) {
+        let _ =
+            writeln!(text, "{SHAKY} no round (of both) in that group: these are all rounds, whatever the cores did");
     }
     for left in &report.left_out {
         let _ = writeln!(text, "{}", left_out_line(left));

@@ -80,3 +80,20 @@ fn on_one_core_all_rounds_count() {
     let cell = report.cell("ours", "1", "rps").unwrap();
     assert_eq!((cell.ratio, cell.shaky), (Some(0.5), false));
 }
+
+#[test]
+fn ratios_are_of_rounds_in_the_tables_group_and_marked_where_there_are_none() {
+    let mut samples = Vec::new();
+    // The kernel suffers more than we do when the cores are far.
+    for (round, ns, ours, kernel) in [(1, 100.0, 80.0, 10.0), (2, 100.0, 84.0, 10.0), (3, 900.0, 60.0, 2.0)] {
+        samples.push(at(sample("ours", "64", round, ours), ns, ns));
+        samples.push(at(sample("kernel", "64", round, kernel), ns, ns));
+    }
+    samples.push(at(sample("ours", "1", 1, 40.0), 100.0, 100.0));
+    samples.push(at(sample("kernel", "1", 1, 4.0), 900.0, 900.0));
+    let report = report(samples);
+    let cell = report.cell("ours", "64", "rps").unwrap();
+    assert!((cell.ratio.unwrap() - 8.2).abs() < 1e-9 && !cell.shaky_ratios, "{cell:?}");
+    let cell = report.cell("ours", "1", "rps").unwrap();
+    assert_eq!((cell.ratio, cell.shaky, cell.shaky_ratios), (Some(10.0), false, true));
+}

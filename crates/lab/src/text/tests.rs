@@ -70,7 +70,7 @@ fn other_groups_have_tables_of_their_own_and_what_has_no_round_says_so() {
     assert!(text.contains("kernel; rounds with a core-to-core round trip of 505 ns"), "{text}");
     assert!(text.contains("1            ours         ~320k"), "{text}");
     assert!(text.contains("\nrounds with a core-to-core round trip of 105 ns:"), "{text}");
-    assert!(text.contains("~ no round in that group"), "{text}");
+    assert!(text.contains("~ no round (of both) in that group"), "{text}");
 }
 
 #[test]
