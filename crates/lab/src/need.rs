@@ -100,6 +100,21 @@ impl Facts {
         })
     }
 
+    /// Nothing is there.
+    #[cfg(test)]
+    pub(crate) fn for_tests(baselines: &str) -> Facts {
+        let version = "clearway 0.1.0".into();
+        Facts {
+            root: false,
+            dpdk: false,
+            preload: false,
+            huge_pages: false,
+            baselines: baselines.into(),
+            version,
+            commit: None,
+        }
+    }
+
     /// What the programs that these needs name say of themselves.
     pub(crate) fn versions(&self, needs: &[Need]) -> BTreeMap<String, String> {
         let mut versions = BTreeMap::from([("clearway".to_string(), self.version.clone())]);

@@ -55,11 +55,19 @@ pub fn run(
     watch.begin(scenario, steps.len());
     let begun = Instant::now();
     let mut failed: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut done: BTreeMap<&str, (u32, &str)> = BTreeMap::new();
     for (index, (round, point, system)) in steps.iter().enumerate() {
         let key = system.note().key.as_str();
         let left = (index > 0).then(|| begun.elapsed().div_f64(index as f64).mul_f64((steps.len() - index) as f64));
         watch.step(index, &format!("round {round} of {}, {}, {key}", options.rounds, point.key), left);
         if failed.get(key).is_some_and(|count| *count >= GIVE_UP) {
+            continue;
+        }
+        if let Some((_, why)) = done.get(key).filter(|(in_round, _)| in_round == round) {
+            let left = LeftOut { system: key.into(), point: Some(point.key.clone()), why: (*why).into() };
+            if !report.left_out.contains(&left) {
+                report.left_out.push(left);
+            }
             continue;
         }
         let at = begun.elapsed();
@@ -75,6 +83,9 @@ pub fn run(
         match measured {
             Ok(sample) => {
                 failed.remove(key);
+                if let Some(why) = scenario.enough(point, &sample) {
+                    done.insert(key, (*round, why));
+                }
                 report.samples.push(sample);
             }
             Err(error) if error.is::<Stopped>() || stop.load(Ordering::Relaxed) => break,
@@ -260,3 +271,6 @@ fn blank(scenario: &dyn Scenario, options: &Options, facts: &Facts) -> Report {
         cells: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Percentiles of latency against the load that is offered.
 
 use crate::answering::{Answering, Exchange, Outcome, Task, boxed, everybody};
-use crate::report::{Axis, Better, Metric, Point};
+use crate::report::{Axis, Better, Metric, Point, Sample};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::Options;
 
@@ -10,6 +10,9 @@ pub(crate) struct Latency;
 /// Requests per second that are offered, and those of a look.
 const POINTS: &[u64] = &[10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 const QUICK: &[u64] = &[10_000];
+
+/// Who answers a smaller share than this of what is offered is beyond its limit.
+const SHORT: f64 = 0.8;
 
 impl Scenario for Latency {
     fn name(&self) -> &'static str {
@@ -23,7 +26,7 @@ impl Scenario for Latency {
     fn about(&self) -> &'static str {
         "TCP, requests and answers of 64 bytes on 64 connections in an open loop: the n-th request is due at n/rate, and its latency counts \
          from then, whatever became of those before. Where fewer were answered than offered, the system is beyond its limit, and latency \
-         says how long the run was."
+         says how long the run was; it is offered no more in that round."
     }
 
     fn axis(&self) -> Axis {
@@ -47,6 +50,11 @@ impl Scenario for Latency {
 
     fn systems(&self, options: &Options) -> Vec<Box<dyn System>> {
         boxed(everybody(&Latency, options))
+    }
+
+    fn enough(&self, point: &Point, sample: &Sample) -> Option<&'static str> {
+        let answered = sample.values.get("requests_per_second").copied().unwrap_or(0.0);
+        (answered < SHORT * point.number as f64).then_some("it fell short of a lower load in the same round")
     }
 
     fn reference(&self) -> &'static str {
