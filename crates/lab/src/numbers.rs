@@ -24,9 +24,14 @@ pub(crate) fn figure(value: f64) -> String {
     format!("{scaled:.decimals$}{letter}")
 }
 
-/// The same for a metric: a share is said in percent.
+/// The same for a metric: a share is said in percent, and long times in units of their own.
 pub(crate) fn measured(value: f64, unit: &str) -> String {
-    if unit == "share" { format!("{:.0} %", value * 100.0) } else { figure(value) }
+    match unit {
+        "share" => format!("{:.0} %", value * 100.0),
+        "us" if value >= 999.5e3 => format!("{} s", figure(value / 1e6)),
+        "us" if value >= 9_999.5 => format!("{} ms", figure(value / 1e3)),
+        _ => figure(value),
+    }
 }
 
 /// How often one thing is in another: `12.3`, `0.98`, `0.004`.
@@ -35,7 +40,8 @@ pub(crate) fn ratio(value: f64) -> String {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
         size if size >= 0.0995 || value == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
+        size if size >= 0.00095 => format!("{value:.4}"),
+        _ => format!("{value:.1e}"),
     }
 }
 
@@ -77,11 +83,18 @@ mod tests {
             assert_eq!(figure(value), text, "{value}");
         }
         assert_eq!(measured(0.973, "share"), "97 %");
+        assert_eq!(
+            [99.34, 4_653.0, 12_345.0, 2.97e6].map(|us| measured(us, "us")),
+            ["99.3", "4653", "12.3 ms", "2.97 s"]
+        );
     }
 
     #[test]
     fn ratios_and_times_are_short() {
-        assert_eq!([120.4, 12.34, 1.0, 0.5, 0.01234].map(ratio), ["120", "12.3", "1.00", "0.50", "0.0123"]);
+        assert_eq!(
+            [120.4, 12.34, 1.0, 0.5, 0.01234, 3.54e-5].map(ratio),
+            ["120", "12.3", "1.00", "0.50", "0.0123", "3.5e-5"]
+        );
         assert_eq!([0.4, 59.6, 3_725.0].map(span), ["0 s", "1 min 0 s", "1 h 2 min"]);
     }
 }

@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a program is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Puts the new session first, and becomes what its arguments say. Without root the scheduler does not let us, and then it is as it is.
+const FIRST: &str = r#"{ echo -20 >/proc/self/autogroup; } 2>/dev/null || :; exec "$0" "$@""#;
+
 /// Bytes of a program's output that are kept; the rest is read and forgotten.
 const OUTPUT_LIMIT: usize = 16 << 20;
 
@@ -126,7 +129,8 @@ impl Launch {
 
     fn command(&self) -> Command {
         // Each of these becomes the next, so that the number of the process stays the same.
-        let mut words: Vec<OsString> = ["setpriv", "--pdeathsig", "KILL", "setsid"].map(OsString::from).to_vec();
+        let mut words: Vec<OsString> =
+            ["setpriv", "--pdeathsig", "KILL", "setsid", "sh", "-c", FIRST].map(OsString::from).to_vec();
         if let Some(holder) = self.inside {
             words.extend(["nsenter", "--net", "--mount", "--target"].map(OsString::from));
             words.push(holder.to_string().into());
@@ -146,8 +150,6 @@ impl Launch {
         let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start setpriv. Install util-linux")?;
-        // Without root the scheduler does not let us, and then it is as it is.
-        let _ = std::fs::write(format!("/proc/{}/autogroup", child.id()), "-20");
         let input = child.stdin.take();
         let (out, out_reader) = collect(child.stdout.take());
         let (errors, error_reader) = collect(child.stderr.take());

@@ -1,3 +1,4 @@
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -65,4 +66,17 @@ fn a_command_line_can_be_typed_again() {
     let launch =
         Launch::new("/x/clearway").words("bench client -t 1").arg("-m").arg(r"GET /it's\r\n").on(&[0, 2]).env("A", "b");
     assert_eq!(launch.text(), r"A=b taskset -c 0,2 /x/clearway bench client -t 1 -m 'GET /it'\''s\r\n'");
+}
+
+#[test]
+fn a_program_leads_a_session_of_its_own_which_the_scheduler_puts_first_when_root_asks() {
+    let stop = AtomicBool::new(false);
+    let ended = shell("cut -d' ' -f6 /proc/self/stat; echo $$; cat /proc/$$/autogroup").run(LONG, &stop).unwrap();
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert_eq!(lines[0], lines[1], "the session is that of the program");
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    // A kernel without groups has no such file.
+    if let Some(group) = lines.get(2).filter(|_| root) {
+        assert!(group.ends_with("nice -20"), "{group}");
+    }
 }
