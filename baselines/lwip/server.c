@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <rte_cycles.h>
@@ -99,8 +100,9 @@ unsigned short wide_sum(const void *data, int len)
 	return (unsigned short)((sum & 0xffff) + (sum >> 16));
 }
 
-/* Memory of lwIP's, in sizes that are multiples of 64 bytes. What was freed is kept for the next of its size; nothing goes back. */
-enum { STEP = 64, SIZES = 64 };
+/* Memory of lwIP's, in sizes that are multiples of 64 bytes. It is taken by the slab, so that connections lie side by side and few pages hold what lwIP walks
+ * over. What was freed is kept for the next of its size; nothing goes back. */
+enum { STEP = 64, SIZES = 64, SLAB = 2 << 20 };
 
 union chunk {
 	struct {
@@ -110,17 +112,43 @@ union chunk {
 	uint64_t size;
 };
 
-static union chunk *chunks[SIZES];
+static struct {
+	union chunk *free;
+	uint8_t *slab, *slab_end;
+} sizes[SIZES];
+
+static void *slab_take(void)
+{
+	void *slab = aligned_alloc(SLAB, SLAB);
+
+	if (slab != NULL)
+		(void)madvise(slab, SLAB, MADV_HUGEPAGE);
+	return slab;
+}
 
 void *chunk_take(size_t len)
 {
 	size_t size = (len + sizeof(union chunk) + STEP - 1) / STEP;
-	union chunk *chunk = size < SIZES ? chunks[size] : NULL;
+	union chunk *chunk;
 
-	if (chunk != NULL)
-		chunks[size] = chunk->free.next;
-	else if ((chunk = aligned_alloc(STEP, size * STEP)) == NULL)
-		return NULL;
+	if (size >= SIZES) {
+		chunk = aligned_alloc(STEP, size * STEP);
+		if (chunk == NULL)
+			return NULL;
+	} else if (sizes[size].free != NULL) {
+		chunk = sizes[size].free;
+		sizes[size].free = chunk->free.next;
+	} else {
+		if ((size_t)(sizes[size].slab_end - sizes[size].slab) < size * STEP) {
+			uint8_t *slab = slab_take();
+			if (slab == NULL)
+				return NULL;
+			sizes[size].slab = slab;
+			sizes[size].slab_end = slab + SLAB;
+		}
+		chunk = (union chunk *)sizes[size].slab;
+		sizes[size].slab += size * STEP;
+	}
 	chunk->size = size;
 	return chunk + 1;
 }
@@ -134,8 +162,8 @@ void chunk_give(void *bytes)
 		free(chunk);
 		return;
 	}
-	chunk->free.next = chunks[size];
-	chunks[size] = chunk;
+	chunk->free.next = sizes[size].free;
+	sizes[size].free = chunk;
 }
 
 void *chunk_take_zeros(size_t count, size_t len)

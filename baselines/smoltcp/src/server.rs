@@ -266,10 +266,10 @@ impl Server {
 
     /// Sees to it that a socket listens, as long as there may be more connections.
     fn listen(&mut self) {
-        if let Some(index) = self.listening {
-            if self.sockets.get::<tcp::Socket<'_>>(self.conns[index].handle).is_listening() {
-                return;
-            }
+        if let Some(index) = self.listening
+            && self.sockets.get::<tcp::Socket<'_>>(self.conns[index].handle).is_listening()
+        {
+            return;
         }
         self.listening = None;
         if self.conns.len() - self.free.len() >= self.plan.connections {
