@@ -35,7 +35,7 @@ enum Command {
     Bulk(Box<bulk::Args>),
     /// Measure requests and answers, over our stack or over the kernel's
     Bench(Box<bench::Args>),
-    /// Measure Clearway, the kernel and other stacks side by side, with tables and plots
+    // What is said of it in the list and in its own help stands there, with examples.
     Lab(Box<lab::Args>),
     /// Send back every frame that comes to a port
     Reflect(Box<reflect::Args>),

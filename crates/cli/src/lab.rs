@@ -16,10 +16,9 @@ use nix::unistd::Pid;
 use crate::error::WrongUse;
 use crate::figures;
 
-/// Measure systems side by side: Clearway, the kernel, and other stacks.
+/// Measure Clearway, the kernel and other stacks side by side, with tables and plots
 ///
-/// The systems of a scenario are measured one after the other, several rounds, and the distance between the two cores is noted each time, because on shared
-/// machines it changes under a measurement. What comes out is a table, a JSON file and a page of HTML with plots.
+/// The systems of a scenario are measured in turn, several rounds, and the distance between the two cores is noted each time. See docs/lab.md.
 ///
 /// Examples:
 ///   clearway lab --list
