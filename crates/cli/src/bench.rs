@@ -103,6 +103,10 @@ struct Common {
     /// Print figures as JSON, an object per line
     #[arg(long)]
     json: bool,
+
+    /// Count the processor's cycles per request by stage: driver, stack, timers, application
+    #[arg(long, conflicts_with = "kernel")]
+    stages: bool,
 }
 
 impl Common {

@@ -123,7 +123,7 @@ fn serve(common: &Common) -> anyhow::Result<()> {
         return kernel::run(Bulk::new(Role::Server), source, PLACES, common.duration, &mut watch);
     }
     let source = Source::Listen(common.tcp_port);
-    let plan = Plan { net: &common.net, source, connections: PLACES, duration: common.duration };
+    let plan = Plan { net: &common.net, source, connections: PLACES, duration: common.duration, stages: false };
     team::run(&plan, || Ok(Bulk::new(Role::Server)), &mut watch)
 }
 
@@ -141,7 +141,8 @@ fn ask(common: &Common, server: Endpoint, order: Order, streams: u32) -> anyhow:
         kernel::run(Bulk::new(role), source, streams, common.duration, &mut watch)?;
     } else {
         let source = Source::Connect(server, streams);
-        let plan = Plan { net: &common.net, source, connections: streams.max(16), duration: common.duration };
+        let plan =
+            Plan { net: &common.net, source, connections: streams.max(16), duration: common.duration, stages: false };
         team::run(&plan, || Ok(Bulk::new(role)), &mut watch)?;
     }
     match watch.error {

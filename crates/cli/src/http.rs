@@ -13,6 +13,7 @@ use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
 use crate::kernel;
 use crate::net::NetArgs;
+use crate::stages::Budget;
 use crate::team::{self, Plan, Watch};
 
 /// Serve HTTP/1.1 over a port of our own.
@@ -63,6 +64,10 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Count the processor's cycles per request by stage: driver, stack, timers, application
+    #[arg(long, conflicts_with = "kernel")]
+    stages: bool,
+
     /// Serve over the kernel's sockets with epoll, on one thread: what the stack is compared with
     #[arg(long, conflicts_with_all = ["ports", "gateways", "fault", "pcap", "mtu", "spin", "poll"])]
     kernel: bool,
@@ -84,7 +89,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     };
     // Tells of a wrong folder before anything is opened.
     make()?;
-    let mut watch = Figures { args: &args, form: Form::choose(args.json), last: (Stats::default(), Below::default()) };
+    let mut watch = Figures {
+        args: &args,
+        form: Form::choose(args.json),
+        last: (Stats::default(), Below::default()),
+        budget: Budget::default(),
+    };
     if args.kernel {
         if args.net.threads() > 1 {
             return Err(WrongUse(
@@ -107,6 +117,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         source: Source::Listen(args.tcp_port),
         connections: args.connections,
         duration: args.duration,
+        stages: args.stages,
     };
     team::run(&plan, make, &mut watch)
 }
@@ -115,6 +126,7 @@ struct Figures<'a> {
     args: &'a Args,
     form: Form,
     last: (Stats, Below),
+    budget: Budget,
 }
 
 fn sum(reports: &[CoreReport<Stats>]) -> Stats {
@@ -149,6 +161,7 @@ impl Watch<Stats> for Figures<'_> {
 
     fn second(&mut self, seconds: f64, reports: &[CoreReport<Stats>]) -> anyhow::Result<()> {
         let (stats, below) = (sum(reports), Below::of(reports));
+        self.budget.second(stats.requests(), reports);
         let (stats_before, below_before) = std::mem::replace(&mut self.last, (stats, below));
         let requests = stats.requests() - stats_before.requests();
         let rx = gbit(below.rx_bytes - below_before.rx_bytes, seconds);
@@ -171,6 +184,7 @@ impl Watch<Stats> for Figures<'_> {
 
     fn summary(&mut self, seconds: f64, reports: &[CoreReport<Stats>]) -> anyhow::Result<()> {
         let (stats, below) = (sum(reports), Below::of(reports));
+        self.budget.second(stats.requests(), reports);
         let [ok, moved, refused, failed] = stats.responses;
         let reasons = Below::reasons(reports);
         if self.form == Form::Json {
@@ -178,7 +192,7 @@ impl Watch<Stats> for Figures<'_> {
                 "event": "summary", "seconds": seconds, "accepted": stats.accepted, "requests": stats.requests(),
                 "responses": { "2xx": ok, "3xx": moved, "4xx": refused, "5xx": failed }, "body_bytes_in": stats.body_in,
                 "body_bytes_out": stats.body_out, "timeouts": stats.timeouts, "failed_connections": stats.failed,
-                "refused_connections": stats.refused, "below": below, "drops_by_reason": reasons,
+                "refused_connections": stats.refused, "below": below, "drops_by_reason": reasons, "stages": self.budget.json(),
             }));
         }
         figures::line(&format!(
@@ -199,6 +213,9 @@ impl Watch<Stats> for Figures<'_> {
         }
         for (reason, count) in reasons {
             figures::line(&format!("  dropped, {reason}: {count}"))?;
+        }
+        for line in self.budget.lines() {
+            figures::line(&line)?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod pktgen;
 mod reflect;
 mod run;
 mod signals;
+mod stages;
 mod team;
 mod up;
 

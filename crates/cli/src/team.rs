@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clearway_dev::FramePool;
-use clearway_engine::{App, Clock, CoreReport, Engine, Mode, Seat, Service, Source, Stores, Talks, Team, cores};
+use clearway_engine::{
+    App, Clock, CoreReport, Engine, Mode, NoProbe, Probe, Seat, Service, Source, StageProbe, Stores, Talks, Team, cores,
+};
 use clearway_ports::Unwrapped;
 use clearway_proto::Stack;
 
@@ -31,6 +33,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) connections: u32,
     /// When to stop by itself.
     pub(crate) duration: Option<Duration>,
+    /// Whether cycles are counted by stage.
+    pub(crate) stages: bool,
 }
 
 /// Runs a service made by `make` on every core.
@@ -44,11 +48,17 @@ where
         let (stack, pool) = plan.net.stack(plan.connections)?;
         Ok((stack, pool, Talks::new(make()?, plan.source, plan.connections)))
     };
-    run_apps(plan.net, plan.duration, make, watch)
+    run_apps(plan.net, plan.duration, plan.stages, make, watch)
 }
 
-/// Runs an application on every core, with a stack and a pool that `make` makes for the core of that number.
-pub(crate) fn run_apps<A, F, W>(net: &NetArgs, duration: Option<Duration>, make: F, watch: &mut W) -> anyhow::Result<()>
+/// Runs an application on every core, with a stack and a pool that `make` makes for the core of that number. `stages` says whether its cycles are counted.
+pub(crate) fn run_apps<A, F, W>(
+    net: &NetArgs,
+    duration: Option<Duration>,
+    stages: bool,
+    make: F,
+    watch: &mut W,
+) -> anyhow::Result<()>
 where
     A: App<Stores>,
     F: Fn(usize) -> anyhow::Result<(Stack<Stores>, FramePool, A)> + Sync,
@@ -61,7 +71,12 @@ where
     let mode = net.mode();
     let work = |seat: Seat<A::Report>| {
         let mine = ports.lock().unwrap_or_else(PoisonError::into_inner).get_mut(seat.index()).and_then(Option::take);
-        one_core(net, seat, mine.unwrap_or_default(), mode, &make)
+        let mine = mine.unwrap_or_default();
+        if stages {
+            one_core(net, seat, mine, mode, &make, StageProbe::new())
+        } else {
+            one_core(net, seat, mine, mode, &make, NoProbe)
+        }
     };
     run_threads(net, duration, &signals, work, watch)
 }
@@ -123,16 +138,17 @@ fn pin(net: &NetArgs, index: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn one_core<A: App<Stores>>(
+fn one_core<A: App<Stores>, P: Probe>(
     net: &NetArgs,
     seat: Seat<A::Report>,
     ports: Vec<Unwrapped>,
     mode: Mode,
     make: &(impl Fn(usize) -> anyhow::Result<(Stack<Stores>, FramePool, A)> + Sync),
+    probe: P,
 ) -> anyhow::Result<()> {
     let (stack, pool, app) = make(seat.index())?;
     let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
-    let mut engine = Engine::new(stack, devs, pool, app, mode, seat)?;
+    let mut engine = Engine::with_probe(stack, devs, pool, app, mode, seat, probe)?;
     let now = engine.time().now;
     net.configure(now, engine.stack())?;
     engine.run()?;

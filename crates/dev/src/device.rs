@@ -53,8 +53,19 @@ pub trait Dev {
     /// Only the room asked for last exists, and room that is not committed is as if it had never been asked for.
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]>;
 
+    /// Whether [`reserve`](Dev::reserve) has no room for a frame of whatever length now. A device that cannot tell says false.
+    fn is_full(&mut self) -> bool {
+        false
+    }
+
     /// Sends the first `len` bytes of the room reserved last. A commit without room is ignored and counted.
     fn commit(&mut self, len: usize, meta: TxMeta);
+
+    /// Whether the next [`reserve`](Dev::reserve) or [`commit`](Dev::commit) may do more than write memory of its own: ask a driver or the operating system for
+    /// buffers, or hand frames over. For those who measure.
+    fn sends_next(&self) -> bool {
+        true
+    }
 
     /// The room reserved last with what was written into it, for somebody who wants to see a frame before it is committed; empty when there is none.
     fn reserved(&self) -> &[u8];
@@ -126,6 +137,12 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     }
     fn commit(&mut self, len: usize, meta: TxMeta) {
         (**self).commit(len, meta);
+    }
+    fn is_full(&mut self) -> bool {
+        (**self).is_full()
+    }
+    fn sends_next(&self) -> bool {
+        (**self).sends_next()
     }
     fn reserved(&self) -> &[u8] {
         (**self).reserved()

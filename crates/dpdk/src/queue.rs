@@ -439,11 +439,8 @@ impl Dev for DpdkQueue {
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.in_long = false;
-        if self.outbox.is_full() {
-            self.send();
-            if self.outbox.is_full() {
-                return None;
-            }
+        if self.is_full() {
+            return None;
         }
         if len > self.data_room {
             self.room = None;
@@ -466,6 +463,19 @@ impl Dev for DpdkQueue {
         if self.outbox.is_full() {
             self.send();
         }
+    }
+
+    #[inline]
+    fn is_full(&mut self) -> bool {
+        if self.outbox.is_full() {
+            self.send();
+        }
+        self.outbox.is_full()
+    }
+
+    #[inline]
+    fn sends_next(&self) -> bool {
+        self.outbox.sends_next() || (self.room.is_none() && self.outbox.has_no_room())
     }
 
     fn reserved(&self) -> &[u8] {

@@ -7,7 +7,7 @@ use clearway_proto::{AddError, InterfaceSpec, Link, Table};
 use clearway_wire::{Addr, Cidr, Mac};
 
 use crate::inspect::{Inspect, Verdict};
-use crate::{Mode, Time};
+use crate::{Mode, Probe, Stage, Time};
 
 /// What the stack is told of a port besides what the device says itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,18 +54,19 @@ pub(crate) struct Port<D> {
 }
 
 /// The ports, each at the place of its interface's number.
-pub(crate) struct Ports<D> {
+pub(crate) struct Ports<D, P> {
     slots: Vec<Option<Port<D>>>,
     // Frames committed since this was last set to zero.
     pub(crate) committed: u32,
     pub(crate) inspector: Option<Box<dyn Inspect>>,
     // Of the present turn; kept for the inspector only.
     pub(crate) time: Time,
+    pub(crate) probe: P,
 }
 
-impl<D: Dev> Ports<D> {
-    pub(crate) fn new() -> Ports<D> {
-        Ports { slots: Vec::new(), committed: 0, inspector: None, time: Time::default() }
+impl<D: Dev, P: Probe> Ports<D, P> {
+    pub(crate) fn new(probe: P) -> Ports<D, P> {
+        Ports { slots: Vec::new(), committed: 0, inspector: None, time: Time::default(), probe }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -111,10 +112,19 @@ impl<D: Dev> Ports<D> {
     /// The device at a place when there is one that works.
     #[inline]
     pub(crate) fn working(&mut self, place: usize) -> Option<&mut D> {
-        match self.slots.get_mut(place) {
-            Some(Some(Port { dev, error: None, .. })) => Some(dev),
-            _ => None,
+        working(&mut self.slots, place)
+    }
+
+    /// As [`Sink::reserve`], for a probe: what the device does is told apart from what the stack does, where it does more than hand out memory.
+    fn reserve_probed(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
+        let dev = working(&mut self.slots, usize::from(iface.0))?;
+        if !dev.sends_next() {
+            return dev.reserve(len);
         }
+        self.probe.enter(Stage::DriverOut);
+        let room = dev.reserve(len);
+        self.probe.enter(Stage::StackOut);
+        room
     }
 
     /// The devices that work.
@@ -169,10 +179,31 @@ pub(crate) fn link_local(mac: Mac) -> Cidr {
     Cidr { addr, prefix_len: 64 }
 }
 
-impl<D: Dev> Sink for Ports<D> {
+/// The device at a place when there is one that works.
+#[inline]
+fn working<D>(slots: &mut [Option<Port<D>>], place: usize) -> Option<&mut D> {
+    match slots.get_mut(place) {
+        Some(Some(Port { dev, error: None, .. })) => Some(dev),
+        _ => None,
+    }
+}
+
+impl<D: Dev, P: Probe> Sink for Ports<D, P> {
     #[inline]
     fn reserve(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
+        if P::ON {
+            return self.reserve_probed(iface, len);
+        }
         self.working(usize::from(iface.0))?.reserve(len)
+    }
+
+    #[inline]
+    fn is_full(&mut self, iface: Iface) -> bool {
+        let Some(dev) = working(&mut self.slots, usize::from(iface.0)) else { return false };
+        self.probe.enter(Stage::DriverOut);
+        let is_full = dev.is_full();
+        self.probe.enter(Stage::StackOut);
+        is_full
     }
 
     #[inline]
@@ -185,7 +216,14 @@ impl<D: Dev> Sink for Ports<D> {
                 return;
             }
         }
+        let is_timed = P::ON && dev.sends_next();
+        if is_timed {
+            self.probe.enter(Stage::DriverOut);
+        }
         dev.commit(len, meta);
+        if is_timed {
+            self.probe.enter(Stage::StackOut);
+        }
     }
 }
 

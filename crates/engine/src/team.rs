@@ -9,6 +9,7 @@ use clearway_dev::DevCounters;
 use clearway_proto::Counters;
 
 use crate::mail::Mail;
+use crate::stages::StageCycles;
 use crate::wait::Bell;
 
 /// What one core has done so far.
@@ -24,6 +25,8 @@ pub struct CoreReport<R> {
     pub stack: Counters,
     /// Frames from other cores that were lost because this one did not take them in time.
     pub mail_lost: u64,
+    /// Cycles by stage, where they are counted.
+    pub stages: Option<StageCycles>,
     /// Its application.
     pub app: R,
 }

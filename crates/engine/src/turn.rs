@@ -16,7 +16,7 @@ use crate::patience::Patience;
 use crate::ports::{OnDeviceError, PortOptions, Ports};
 use crate::team::{CoreReport, Seat};
 use crate::wait;
-use crate::{App, Clock, Mode, Time};
+use crate::{App, Clock, Mode, NoProbe, Probe, Stage, Time};
 
 /// How often figures are left for the watcher.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -49,11 +49,11 @@ pub enum Step {
     Stop,
 }
 
-/// One core's clock, ports, stack and application.
-pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>> {
+/// One core's clock, ports, stack and application, and perhaps a probe that counts the cycles of each [`Stage`].
+pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>, P = NoProbe> {
     clock: Clock,
     stack: Stack<E>,
-    ports: Ports<D>,
+    ports: Ports<D, P>,
     app: A,
     burst: Burst<PoolBuf>,
     pool: FramePool,
@@ -77,20 +77,35 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
     /// Makes each device an interface of the stack, in their order: the first is `Iface(0)`. The stack must have no interface yet. `pool` is
     /// the one that the devices use.
     pub fn new(
-        mut stack: Stack<E>,
+        stack: Stack<E>,
         devs: Vec<D>,
         pool: FramePool,
         app: A,
         mode: Mode,
         seat: Seat<A::Report>,
     ) -> Result<Engine<E, D, A>, EngineError> {
+        Engine::with_probe(stack, devs, pool, app, mode, seat, NoProbe)
+    }
+}
+
+impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
+    /// As [`Engine::new`], with a probe.
+    pub fn with_probe(
+        mut stack: Stack<E>,
+        devs: Vec<D>,
+        pool: FramePool,
+        app: A,
+        mode: Mode,
+        seat: Seat<A::Report>,
+        probe: P,
+    ) -> Result<Engine<E, D, A, P>, EngineError> {
         // Segments that arrive in fragments are put together in buffers of the same pool.
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
         let mut engine = Engine {
             clock: Clock::new(),
             stack,
-            ports: Ports::new(),
+            ports: Ports::new(probe),
             app,
             burst: Burst::new(),
             pool,
@@ -246,6 +261,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
     // The turn before has ended: the one reading of the clock that each turn begins with tells when.
     #[inline]
     fn rest(&mut self, now: Instant) {
+        self.ports.probe.turn_ends(self.busy_since.is_set());
         if self.busy_since.is_set() {
             self.busy = self.busy + now.since(self.busy_since);
             self.busy_since = Instant::NEVER;
@@ -280,15 +296,21 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
         self.turns += 1;
         self.ports.time = time;
         let (received, full) = self.receive(time)?;
+        self.ports.probe.enter(Stage::Timers);
         if self.stack.next_deadline() <= time.now {
             self.stack.expire(time.now);
         }
+        self.ports.probe.enter(Stage::App);
         self.app.on_turn(self.busy);
         self.app.on_events(time, &mut self.stack);
+        self.ports.probe.enter(Stage::StackOut);
         self.ports.committed = 0;
         let unsent = self.stack.wants_emit() && self.stack.emit(time.now, &mut self.ports);
         let sent = self.ports.committed > 0;
-        let mut deadline = self.stack.next_deadline().min(self.app.next_deadline()).min(self.ports.flush());
+        self.ports.probe.enter(Stage::DriverOut);
+        let flushed = self.ports.flush();
+        self.ports.probe.enter(Stage::Other);
+        let mut deadline = self.stack.next_deadline().min(self.app.next_deadline()).min(flushed);
         if unsent && !sent {
             deadline = deadline.min(time.now + PORT_FULL_PAUSE);
         }
@@ -307,6 +329,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
             dev,
             stack: self.stack.counters().clone(),
             mail_lost: self.seat.mail.lost(),
+            stages: self.ports.probe.told(),
             app: self.app.report(),
         });
         self.reported = now;

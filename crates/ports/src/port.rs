@@ -105,6 +105,16 @@ impl Dev for Port {
     }
 
     #[inline]
+    fn is_full(&mut self) -> bool {
+        each!(self, dev => dev.is_full())
+    }
+
+    #[inline]
+    fn sends_next(&self) -> bool {
+        each!(self, dev => dev.sends_next())
+    }
+
+    #[inline]
     fn reserved(&self) -> &[u8] {
         each!(self, dev => dev.reserved())
     }

@@ -21,6 +21,7 @@ use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
 use crate::net;
 use crate::signals::Signals;
+use crate::stages::Budget;
 use crate::team::{self, Watch};
 
 #[derive(clap::Args, Debug)]
@@ -214,7 +215,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let sources_of = |core| Sources::new(sources.clone(), core, cores, seed % source::capacity(1));
     let start = Arc::new(Start::new(cores));
     let form = Form::choose(args.common.json);
-    let mut watch = Asking { args, plan: &plan, form, last: Vec::new(), seconds: 0, error: None };
+    let mut watch =
+        Asking { args, plan: &plan, form, last: Vec::new(), seconds: 0, budget: Budget::default(), error: None };
     if args.common.kernel {
         kernel::allow_open_files(plan.connections.into()).map_err(|sentence| anyhow!(sentence))?;
         let signals = Signals::take()?;
@@ -233,7 +235,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let now = Clock::new().read().now;
             Ok((stack, pool, ClientApp::new(part, server, sources_of(core), Arc::clone(&start), now)))
         };
-        team::run_apps(&net, None, make, &mut watch)?;
+        team::run_apps(&net, None, args.common.stages, make, &mut watch)?;
     }
     match watch.error {
         Some(error) => bail!("{error}"),
@@ -281,6 +283,7 @@ struct Asking<'a> {
     form: Form,
     last: Vec<ClientReport>,
     seconds: u64,
+    budget: Budget,
     error: Option<String>,
 }
 
@@ -403,6 +406,7 @@ impl Watch<ClientReport> for Asking<'_> {
     fn second(&mut self, _seconds: f64, reports: &[CoreReport<ClientReport>]) -> anyhow::Result<()> {
         let now: Vec<ClientReport> = reports.iter().map(|report| report.app.clone()).collect();
         let sum = ClientReport::sum(&now);
+        self.budget.second(self.done(&sum), reports);
         match sum.phase {
             Phase::Connecting | Phase::Waiting => self.connecting(&sum)?,
             Phase::Running => self.running(&now, &sum)?,
@@ -416,6 +420,7 @@ impl Watch<ClientReport> for Asking<'_> {
     fn summary(&mut self, _seconds: f64, reports: &[CoreReport<ClientReport>]) -> anyhow::Result<()> {
         let all: Vec<&ClientReport> = reports.iter().map(|report| &report.app).collect();
         let sum = ClientReport::sum(all.iter().copied());
+        self.budget.second(self.done(&sum), reports);
         self.error = sum.error.clone();
         let burst = self.plan.pattern == Pattern::Burst;
         if self.error.is_none() && !burst && sum.answers == 0 && !sum.stopped {
@@ -462,6 +467,9 @@ impl Watch<ClientReport> for Asking<'_> {
         if let Some(cost) = cost {
             figures::line(&format!("client busy {:.1} %, {:.0} cycles a request", share * 100.0, cost.cycles))?;
         }
+        for line in self.budget.lines() {
+            figures::line(&line)?;
+        }
         for warning in warnings {
             figures::line(&format!("warning: {warning}"))?;
         }
@@ -507,6 +515,7 @@ impl Asking<'_> {
             "delay_us": offered.map(|_| times(&sum.delay)), "connect_us": times(&sum.connect), "busy_share": share,
             "per_request": Cost::json(cost), "cores": cores, "stopped": sum.stopped, "warnings": warnings,
             "error": self.error, "below": Below::of(reports), "drops_by_reason": Below::reasons(reports),
+            "stages": self.budget.json(),
         }))
     }
 }

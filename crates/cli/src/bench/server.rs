@@ -17,6 +17,7 @@ use super::{Common, PatternArg, message, send_queues};
 use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
 use crate::signals::Signals;
+use crate::stages::Budget;
 use crate::team::{self, Watch};
 
 #[derive(clap::Args, Debug)]
@@ -89,7 +90,7 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let plan = args.plan()?;
     let net = args.common.net();
-    let mut watch = Serving { args, form: Form::choose(args.common.json), last: Vec::new() };
+    let mut watch = Serving { args, form: Form::choose(args.common.json), last: Vec::new(), budget: Budget::default() };
     if args.common.kernel {
         let all = u64::from(plan.connections) * net.threads() as u64;
         kernel::allow_open_files(all).map_err(|sentence| anyhow!(sentence))?;
@@ -129,13 +130,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             .stack_with(|config| config.limits = limits, send_queues(plan.connections, len, (1 << 20).max(len * 2)))?;
         Ok((stack, pool, ServerApp::new(&plan)))
     };
-    team::run_apps(&net, args.time, make, &mut watch)
+    team::run_apps(&net, args.time, args.common.stages, make, &mut watch)
 }
 
 struct Serving<'a> {
     args: &'a Args,
     form: Form,
     last: Vec<ServerReport>,
+    budget: Budget,
 }
 
 /// How busy the cores were between two states of affairs, on the average; and what each request cost them.
@@ -189,6 +191,7 @@ impl Watch<ServerReport> for Serving<'_> {
             .sum();
         self.last = reports.iter().map(|report| report.app.clone()).collect();
         let sum = ServerReport::sum(&self.last);
+        self.budget.second(sum.requests, reports);
         match self.form {
             Form::Quiet => Ok(()),
             Form::Live => {
@@ -209,6 +212,7 @@ impl Watch<ServerReport> for Serving<'_> {
 
     fn summary(&mut self, seconds: f64, reports: &[CoreReport<ServerReport>]) -> anyhow::Result<()> {
         let sum = ServerReport::sum(reports.iter().map(|report| &report.app));
+        self.budget.second(sum.requests, reports);
         let (share, cost) = busy(reports, &[]);
         let (below, reasons) = (Below::of(reports), Below::reasons(reports));
         if self.form == Form::Json {
@@ -217,6 +221,7 @@ impl Watch<ServerReport> for Serving<'_> {
                 "open": sum.open, "reset_connections": sum.failed, "refused_connections": sum.no_room,
                 "requests": sum.requests, "answers": sum.answers, "bytes_in": sum.bytes_in, "bytes_out": sum.bytes_out,
                 "busy_share": share, "per_request": Cost::json(&cost), "below": below, "drops_by_reason": reasons,
+                "stages": self.budget.json(),
             }));
         }
         figures::line(&format!(
@@ -240,6 +245,9 @@ impl Watch<ServerReport> for Serving<'_> {
         }
         for (reason, count) in reasons {
             figures::line(&format!("  dropped, {reason}: {count}"))?;
+        }
+        for line in self.budget.lines() {
+            figures::line(&line)?;
         }
         Ok(())
     }

@@ -237,6 +237,37 @@ fn two_cores_share_the_work() {
     all_answered(&summary, &server.summary());
 }
 
+/// Cycles per request by stage add up to all of them.
+fn stages_add_up(summary: &Value) {
+    let stages = &summary["stages"];
+    let each = stages["cycles_per_request"].as_object().unwrap_or_else(|| panic!("no stages: {summary}"));
+    let names = ["driver_receive", "stack_in", "timers", "application", "stack_out", "driver_send", "other"];
+    let of = |name: &str| each[name].as_f64().unwrap();
+    let sum: f64 = names.into_iter().map(of).sum();
+    let all = stages["all"].as_f64().unwrap();
+    assert!((sum - all).abs() < all / 1e6, "{stages}");
+    assert!(names.into_iter().filter(|name| *name != "timers").all(|name| of(name) > 0.0), "{stages}");
+    assert!(number(stages, "requests") > 0 && number(stages, "turns") > 0);
+}
+
+#[test]
+fn stages_tell_where_the_time_goes() {
+    if !root() {
+        return;
+    }
+    let world = World::new();
+    let server = server(&world, &[&OURS[..], &["--stages"]].concat());
+    let summary = checked(&client(&world, &["--kernel"], &["-s", OURS_V4, "-c", "16", "-t", "0.5"]));
+    assert_eq!(summary["stages"], Value::Null, "the kernel's sockets have none");
+    let told = server.summary();
+    all_answered(&summary, &told);
+    stages_add_up(&told);
+    let server = self::server(&world, &["--kernel"]);
+    let summary = checked(&client(&world, &[&OURS[..], &["--stages"]].concat(), &["-s", KERNEL_V4, "-t", "0.5"]));
+    all_answered(&summary, &server.summary());
+    stages_add_up(&summary);
+}
+
 #[test]
 fn a_client_that_is_stopped_tells_what_it_has_seen() {
     if !root() {

@@ -328,6 +328,18 @@ impl Outbox {
         self.count == BURST
     }
 
+    /// Whether one more frame makes it full.
+    #[inline]
+    pub(crate) fn sends_next(&self) -> bool {
+        self.count + 1 >= BURST
+    }
+
+    /// Whether the next room has to be fetched from the pool.
+    #[inline]
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.rooms_left == 0
+    }
+
     /// An mbuf to write into; None when the pool is empty.
     #[inline]
     pub(crate) fn room(&mut self) -> Option<Room> {

@@ -10,7 +10,7 @@ use clearway_proto::{Config, Drop, Stack};
 use clearway_wire::{Proto, icmpv4, ipv4};
 
 use super::*;
-use crate::{App, Engine, EngineError, Step, Stores, Team};
+use crate::{App, Engine, EngineError, NoProbe, Step, Stores, Team};
 
 /// An application without wishes; it counts its calls.
 #[derive(Default)]
@@ -285,7 +285,7 @@ fn an_inspector_hears_why_the_stack_dropped_a_frame() {
 
 #[test]
 fn the_port_that_looks_longest_decides_the_mode() {
-    let mut ports: Ports<PairEnd> = Ports::new();
+    let mut ports: Ports<PairEnd, NoProbe> = Ports::new(NoProbe);
     assert_eq!(ports.mode(Mode::Interrupt), Mode::Interrupt);
     let pool = FramePool::new(PoolBudget::of_bytes(1 << 20));
     let (a, b) = pair(PairConfig::default(), &pool);

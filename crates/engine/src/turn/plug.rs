@@ -8,9 +8,9 @@ use super::Engine;
 use crate::error::EngineError;
 use crate::ports::{Port, PortInfo, PortOptions, interface_of, link_local};
 use crate::wait::MAX_PORTS;
-use crate::{App, Mode};
+use crate::{App, Mode, Probe};
 
-impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
+impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
     /// Makes a device an interface of the stack, also while the engine runs. The device uses the engine's pool. An interface of the same kind whose port
     /// was removed is used again, so that ports may come and go for ever; the number of the new one is the same on every engine that was told the same
     /// in the same order.

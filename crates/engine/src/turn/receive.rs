@@ -8,15 +8,16 @@ use super::Engine;
 use crate::error::EngineError;
 use crate::inspect::{Inspect, Verdict};
 use crate::ports::OnDeviceError;
-use crate::{App, Time};
+use crate::{App, Probe, Stage, Time};
 
-impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
+impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
     /// One burst from every port. Answers whether anything came, and whether a port may have more.
     pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
         let (mut received, mut full) = (false, false);
         let shares = self.seat.mail.has_others();
         for place in 0..self.ports.places() {
             let iface = Iface(place as u16);
+            self.ports.probe.enter(Stage::DriverIn);
             let Some(dev) = self.ports.working(place) else { continue };
             dev.set_now(time.now);
             if let Err(error) = dev.rx(&mut self.burst) {
@@ -25,6 +26,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
             if self.burst.is_empty() {
                 continue;
             }
+            self.ports.probe.enter(Stage::StackIn);
             received = true;
             full |= self.burst.room() == 0;
             if place != 0 {
@@ -39,6 +41,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
             self.ingest(time);
         }
         if shares {
+            self.ports.probe.enter(Stage::StackIn);
             received |= self.read_mail(time);
         }
         Ok((received, full))
