@@ -115,6 +115,28 @@ impl Line {
         }
     }
 
+    /// The one that is served after `n` others, unless it has left; None also when there are not so many. For those who prepare.
+    #[inline(always)]
+    pub fn ahead(&self, n: u32) -> Option<u32> {
+        if n >= self.back.wrapping_sub(self.front) {
+            return None;
+        }
+        let index = *self.slots.get(self.front.wrapping_add(n) as usize & (self.slots.len() - 1))?;
+        (index != HOLE).then_some(index)
+    }
+
+    /// The one that was served last waits on, in front of all others, if nobody has joined since. Its place is what it is set to.
+    #[inline]
+    pub fn unserve(&mut self, index: u32, place: &mut Place) {
+        let front = self.front.wrapping_sub(1);
+        let at = front as usize & (self.slots.len() - 1);
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = index;
+            *place = Place(at as u32);
+            self.front = front;
+        }
+    }
+
     /// The entry whose place this is leaves before its turn, if it stands in line.
     pub fn leave(&mut self, place: &mut Place) {
         if let Some(slot) = self.slots.get_mut(place.0 as usize).filter(|_| place.is_taken()) {

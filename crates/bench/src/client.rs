@@ -203,7 +203,7 @@ impl<I: Copy + Eq> Client<I> {
     /// Something of this connection's will be told soon: what it takes to hear it is brought nearer to the processor.
     #[inline]
     pub fn prefetch(&self, token: Token) {
-        hint::prefetch_slice_at(&self.slots, token.slot as usize);
+        hint::prefetch_all_at(&self.slots, token.slot as usize);
         hint::prefetch_slice_at(&self.conns, token.conn as usize);
         hint::prefetch_slice_at(&self.times, token.slot as usize * self.plan.depth as usize);
     }

@@ -123,8 +123,14 @@ impl AnswerReader {
         AnswerReader { framing, last_head: Vec::new(), last: Head::default() }
     }
 
+    /// Whether the next piece of a stream is one answer of a known length, neither more nor less: what is usual, and needs no reading.
+    #[inline(always)]
+    pub fn is_one(&self, reading: &Reading, bytes: &[u8]) -> bool {
+        matches!(self.framing, Framing::Fixed(len) if len as usize == bytes.len()) && reading.partial == Partial(0)
+    }
+
     /// Looks for ends of answers in the next piece of a stream; all of it is used.
-    #[inline]
+    #[inline(never)]
     pub fn read(&mut self, reading: &mut Reading, bytes: &[u8]) -> Result<Found, Unreadable> {
         match self.framing {
             Framing::HttpAnswer => self.http(reading, bytes),

@@ -175,7 +175,7 @@ pub struct ClientApp {
 }
 
 /// Events that are taken together, so that what the later ones need is on its way while the earlier ones are looked at.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 64;
 
 /// Takes some events; false when there was none.
 #[inline]
@@ -431,11 +431,13 @@ impl ServerApp {
             return;
         }
         let mut talk = Talk::from_bits(token);
+        // Asked now, because sending marks the connection, and whoever reads the marks right after that waits for them to be written.
+        let peer_closed = stack.peer_closed(conn);
         let done = self.answerer.answer(&mut talk, &mut StackLine { stack, conn });
         if talk.to_bits() != token {
             stack.set_token(conn, talk.to_bits());
         }
-        let is_over = what.has(ConnEvents::CLOSED) || (done && stack.peer_closed(conn));
+        let is_over = what.has(ConnEvents::CLOSED) || (done && peer_closed);
         if is_over {
             self.answerer.report.open -= 1;
             stack.close(conn);

@@ -18,6 +18,23 @@ pub fn prefetch_slice_at<T>(items: &[T], index: usize) {
     }
 }
 
+/// Asks for every cache line of `items[index]`, without reading it; nothing happens when there is no such item.
+#[inline(always)]
+pub fn prefetch_all_at<T>(items: &[T], index: usize) {
+    let Some(item) = items.get(index) else { return };
+    let at = core::ptr::from_ref(item).cast::<i8>();
+    let mut offset = 0;
+    while offset < size_of::<T>() {
+        prefetch(at.wrapping_add(offset));
+        offset += LINE;
+    }
+    // An item that does not begin with a line ends in one more.
+    prefetch(at.wrapping_add(size_of::<T>().saturating_sub(1)));
+}
+
+/// Bytes of a cache line, of nearly every processor.
+const LINE: usize = 64;
+
 #[inline(always)]
 fn prefetch(at: *const i8) {
     #[cfg(target_arch = "x86_64")]
@@ -59,5 +76,7 @@ mod tests {
         super::prefetch_read::<[u8]>(&[]);
         [0, 2, 3, usize::MAX].into_iter().for_each(|index| super::prefetch_slice_at(&items, index));
         super::prefetch_slice_at::<u8>(&[], 0);
+        [0, 2, 3, usize::MAX].into_iter().for_each(|index| super::prefetch_all_at(&items, index));
+        super::prefetch_all_at(&[(), ()], 1);
     }
 }

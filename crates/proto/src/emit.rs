@@ -266,6 +266,13 @@ impl<S: Sink> IpOut<'_, S> {
         }
     }
 
+    /// Whether no interface that is up takes any frame now, and there is one.
+    pub(crate) fn is_full(&mut self) -> bool {
+        let IpOut { ip, sink, .. } = self;
+        let mut up = ip.ifaces.iter().enumerate().filter(|(_, interface)| interface.up).peekable();
+        up.peek().is_some() && up.all(|(at, _)| sink.is_full(Iface(at as u16)))
+    }
+
     /// What is known of the way from `key.local` to `key.remote`.
     #[inline]
     pub(crate) fn path(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<PathInfo, OutError> {

@@ -56,6 +56,8 @@ struct Look {
     /// Where the segment lies in the frame, TCP header first.
     start: u32,
     len: u32,
+    /// The hash of the flow's name, where that is kept: see [`Stack::look_up_far`].
+    hash: u64,
     v4: FlowV4,
     key: FlowKey,
 }
@@ -67,6 +69,7 @@ impl Look {
         flow: FlowRef::NONE,
         start: 0,
         len: 0,
+        hash: 0,
         v4: FlowV4::NONE,
         key: FlowKey { local: Addr::ANY_V4, remote: Addr::ANY_V4, local_port: 0, remote_port: 0, table: Table(0) },
     };
@@ -95,12 +98,10 @@ impl<B: Buf> Payload<'_, B> {
         self.burst.meta(self.at).map_or(0, |meta| meta.segment_size)
     }
 
-    /// The buffer with the payload and nothing else.
+    /// The buffer, and how many bytes stand in it before the payload.
     #[inline(always)]
-    pub(crate) fn take(self) -> Option<B> {
-        let mut buf = self.burst.take_buf(self.at)?;
-        buf.narrow(self.front as usize, self.len as usize);
-        Some(buf)
+    pub(crate) fn take(self) -> Option<(B, u32)> {
+        Some((self.burst.take_buf(self.at)?, self.front))
     }
 
     /// The packet is of no more use.
@@ -220,6 +221,9 @@ impl<E: Env> Stack<E> {
     #[inline(never)]
     fn look_up_all(&mut self, n: usize) {
         let Stack { tcp, scratch, .. } = self;
+        if tcp.is_far() {
+            return self.look_up_far(n);
+        }
         for look in scratch.looks.get_mut(..n).unwrap_or(&mut []) {
             let flow = match look.class {
                 Class::TcpV4 => tcp.lookup_v4(&look.v4),
@@ -228,6 +232,29 @@ impl<E: Env> Stack<E> {
             };
             look.flow = flow.unwrap_or(FlowRef::NONE);
             tcp.prefetch(look.flow);
+        }
+    }
+
+    /// As [`Stack::look_up_all`], when each step for each segment finds its memory far away: a step for all segments asks for what the next step reads.
+    #[inline(never)]
+    fn look_up_far(&mut self, n: usize) {
+        let Stack { tcp, scratch, .. } = self;
+        let looks = scratch.looks.get_mut(..n).unwrap_or(&mut []);
+        for look in &mut *looks {
+            look.flow = FlowRef::NONE;
+            look.hash = match look.class {
+                Class::TcpV4 => tcp.hash_v4(&look.v4),
+                Class::Tcp => tcp.hash(&look.key),
+                _ => continue,
+            };
+            tcp.prefetch_flow(look.hash);
+        }
+        for look in looks.iter_mut().filter(|look| matches!(look.class, Class::TcpV4 | Class::Tcp)) {
+            look.flow = tcp.lookup_hash(look.hash).unwrap_or(FlowRef::NONE);
+            tcp.prefetch_far(look.flow);
+        }
+        for look in looks {
+            tcp.prefetch_sent(look.flow);
         }
     }
 

@@ -58,6 +58,14 @@ pub trait RxStore<B: Buf> {
         kept
     }
 
+    /// As [`RxStore::append`], of the `len` bytes behind the first `front` of `buf`. A store that keeps the buffer had better narrow it where it lies then:
+    /// a processor waits that has to read together what was just written in pieces.
+    #[inline]
+    fn append_part(&mut self, queue: &mut Self::Queue, mut buf: B, front: u32, len: u32) -> u32 {
+        buf.narrow(front as usize, len as usize);
+        self.append(queue, buf)
+    }
+
     /// In-order bytes that the owner has not consumed. Another process may be reading: the answer may shrink between two calls.
     fn unread(&self, queue: &Self::Queue) -> u32;
 
@@ -107,4 +115,10 @@ pub trait TxStore {
 
     /// The oldest `n` bytes were acknowledged.
     fn consume(&mut self, queue: &mut Self::Queue, n: u32);
+
+    /// Something will be done about this queue soon: what it holds is brought nearer to the processor. A store that holds little does nothing.
+    #[inline]
+    fn prefetch(&self, queue: &Self::Queue) {
+        let _ = queue;
+    }
 }

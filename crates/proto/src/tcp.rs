@@ -9,6 +9,7 @@ mod api;
 mod cc;
 mod conn;
 mod cookie;
+mod far;
 mod half;
 mod info;
 mod isn;
@@ -159,6 +160,8 @@ pub(crate) struct Tcp<E: Env> {
     first_window: u16,
     /// Until when an ACK to a listener may be a cookie.
     cookies_until: Instant,
+    /// The last emit ended because no device took anything more.
+    was_full: bool,
 }
 
 impl<E: Env> Tcp<E> {
@@ -205,6 +208,7 @@ impl<E: Env> Tcp<E> {
             orphans: List::new(),
             first_window,
             cookies_until: Instant::ZERO,
+            was_full: false,
         }
     }
 
@@ -288,7 +292,7 @@ impl<E: Env> Tcp<E> {
         cx.counters.tcp.segs_in += 1;
         let result = open::on_plain(now, c, &mut self.pools, cx, seg, payload);
         if c.marks.any(UNSETTLED.with(Marks::ORPHAN).with(Marks::PENDING)) {
-            self.settle(now, cx.config, cx.counters, index);
+            self.settle_received(now, cx, index);
         } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
             self.join_after_all(index);
         }
@@ -393,6 +397,21 @@ impl<E: Env> Tcp<E> {
     #[inline(never)]
     fn settle(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
         self.settle_here(now, config, counters, index);
+    }
+
+    /// As [`Tcp::settle`], after a segment was taken. The ACK that may wait leaves with the answer, most times, and that in the same turn. When the wheel lies far
+    /// away it is only told after that turn, if the ACK still waits then ([`Conn::rearm_delack`]).
+    #[cold]
+    #[inline(never)]
+    fn settle_received(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+        if self.is_far()
+            && let Some(c) = self.open.by_index_mut(index)
+            && c.waits_only_to_ack(now)
+        {
+            c.marks.clear(Marks::REARM);
+            c.wants_turn();
+        }
+        self.settle_here(now, cx.config, cx.counters, index);
     }
 
     /// [`Tcp::settle`], without a call: for where every segment passes.
@@ -519,18 +538,34 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn expire(&mut self, now: Instant, cx: &mut Cx<'_>) {
         self.now = now;
         let mut work = TIMERS_PER_TURN;
-        while let Some(index) = self.wheel.next_expired_within(now, &mut work) {
-            if let Some(c) = self.open.by_index_mut(index) {
-                c.marks.clear(Marks::WATCHED);
-                timers::on_time(now, c, &mut self.pools, cx);
-                c.marks.set(Marks::REARM);
-                self.settle(now, cx.config, cx.counters, index);
+        let mut due = [0; far::AHEAD as usize];
+        loop {
+            let mut n = 0;
+            for place in &mut due {
+                let Some(index) = self.wheel.next_expired_within(now, &mut work) else { break };
+                self.prefetch_record(index);
+                *place = index;
+                n += 1;
+            }
+            for &index in &due[..n] {
+                self.on_timer(now, cx, index);
+            }
+            if n < due.len() {
+                break;
             }
         }
         while let Some(index) = self.half_wheel.next_expired_within(now, &mut work) {
             self.on_half_timeout(now, cx, index);
         }
         self.expire_waits(now, TIMERS_PER_TURN as u32);
+    }
+
+    fn on_timer(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        c.marks.clear(Marks::WATCHED);
+        timers::on_time(now, c, &mut self.pools, cx);
+        c.marks.set(Marks::REARM);
+        self.settle(now, cx.config, cx.counters, index);
     }
 
     /// When expire is to be called next.
@@ -548,11 +583,34 @@ impl<E: Env> Tcp<E> {
     #[inline(never)]
     pub(crate) fn emit<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
         self.now = now;
+        if self.ready.is_empty() {
+            return false;
+        }
+        // Nobody is looked at in vain while no device takes anything.
+        if self.was_full && out.is_full() {
+            return true;
+        }
+        self.was_full = false;
+        if self.is_far() { self.emit_far(now, config, out) } else { self.emit_ready::<S, false>(now, config, out) }
+    }
+
+    #[inline(never)]
+    fn emit_far<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
+        self.prefetch_first();
+        self.emit_ready::<S, true>(now, config, out)
+    }
+
+    /// One copy for connections that lie far away, so that the other asks nothing about it.
+    #[inline(always)]
+    fn emit_ready<S: Sink, const FAR: bool>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
         let mut blocked = 0;
         // Those that come back during this call wait for the next one.
         let mut turns = self.ready.len();
         while turns > 0 {
             turns -= 1;
+            if FAR {
+                self.prefetch_ready();
+            }
             let Some(index) = self.ready.serve() else { break };
             let Some(c) = self.open.by_index_mut(index) else { continue };
             c.ready = Place::OFF;
@@ -560,12 +618,27 @@ impl<E: Env> Tcp<E> {
             if turn == output::Turn::Done && c.is_settled() {
                 continue;
             }
+            if turn == output::Turn::Full && out.is_full() {
+                self.waits_on(now, config, out.counters, index);
+                break;
+            }
             self.after_turn(now, config, out.counters, index, turn, &mut blocked);
             if blocked >= BLOCKED_PER_TURN {
                 break;
             }
         }
         !self.ready.is_empty()
+    }
+
+    /// A connection had a turn, and the devices take nothing more: it is the first in the next one.
+    #[cold]
+    #[inline(never)]
+    fn waits_on(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+        let Some(c) = self.open.by_index_mut(index) else { return };
+        c.marks.set(Marks::EMIT);
+        self.ready.unserve(index, &mut c.ready);
+        self.settle_here(now, config, counters, index);
+        self.was_full = true;
     }
 
     /// A connection had a turn, and there is more to be done about it.

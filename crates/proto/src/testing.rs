@@ -58,8 +58,12 @@ pub(crate) struct TestSink {
 }
 
 impl Sink for TestSink {
+    fn is_full(&mut self, iface: Iface) -> bool {
+        self.room == Some(0) || self.full == Some(iface)
+    }
+
     fn reserve(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
-        if self.room == Some(0) || self.full == Some(iface) {
+        if self.is_full(iface) {
             return None;
         }
         // What the room holds is nobody's business, so it holds nonsense.

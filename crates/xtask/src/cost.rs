@@ -37,6 +37,7 @@ const CASES: &[Case] = &[
     Case { name: "v4-128-offload", connections: 128, more: &["--offload"] },
     Case { name: "v6-128", connections: 128, more: &["--v6"] },
     Case { name: "v4-1024", connections: 1024, more: &[] },
+    Case { name: "v4-4096", connections: 4096, more: &[] },
 ];
 
 /// Measures every case; false when one is beyond its bound.

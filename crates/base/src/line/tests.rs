@@ -94,3 +94,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_could_not_be_served_after_all_is_the_next_again() {
+    let (mut line, mut places) = (Line::new(3), vec![Place::OFF; 3]);
+    for index in 0..3 {
+        join(&mut line, &mut places, index);
+    }
+    for _ in 0..100 {
+        assert_eq!(serve(&mut line, &mut places), Some(0));
+        line.unserve(0, &mut places[0]);
+        assert!(places[0].is_taken());
+        assert_eq!(line.len(), 3);
+    }
+    // He may leave from there, as from any place.
+    line.leave(&mut places[0]);
+    assert_eq!(line.len(), 2);
+    assert_eq!(serve(&mut line, &mut places), Some(1));
+    assert_eq!(serve(&mut line, &mut places), Some(2));
+    line.unserve(2, &mut places[2]);
+    assert_eq!(serve(&mut line, &mut places), Some(2), "also when he was the last");
+    assert_eq!(serve(&mut line, &mut places), None);
+}
+
+#[test]
+fn who_is_served_later_is_known_before() {
+    let (mut line, mut places) = (Line::new(4), vec![Place::OFF; 4]);
+    // So that the line goes round the end of its ring.
+    for _ in 0..3 {
+        for index in 0..4 {
+            join(&mut line, &mut places, index);
+        }
+        let ahead: Vec<Option<u32>> = (0..6).map(|n| line.ahead(n)).collect();
+        assert_eq!(ahead, [Some(0), Some(1), Some(2), Some(3), None, None]);
+        line.leave(&mut places[1]);
+        assert_eq!(line.ahead(1), None, "a hole is nobody");
+        assert_eq!(line.ahead(2), Some(2));
+        assert_eq!((0..3).map(|_| serve(&mut line, &mut places)).collect::<Vec<_>>(), [Some(0), Some(2), Some(3)]);
+    }
+}

@@ -3,7 +3,7 @@
 use clearway_base::Instant;
 
 use super::{BEGUN_PER_TURN, Client, Conn, Ending, Phase, State};
-use crate::framing::{Found, Unreadable};
+use crate::framing::Unreadable;
 use crate::net::{Net, Token};
 use crate::plan::Protocol;
 
@@ -168,14 +168,16 @@ impl<I: Copy + Eq> Client<I> {
             self.report.unexpected += 1;
             return Ok(());
         };
-        let found = match self.plan.protocol {
-            Protocol::Udp => Found { ended: 1, used: bytes.len(), refused: 0 },
-            Protocol::Tcp => self.reader.read(&mut s.reading, bytes)?,
+        let (found, refused) = if self.plan.protocol == Protocol::Udp || self.reader.is_one(&s.reading, bytes) {
+            (1, 0)
+        } else {
+            let found = self.reader.read(&mut s.reading, bytes)?;
+            (found.ended, found.refused)
         };
-        self.report.refused += u64::from(found.refused);
+        self.report.refused += u64::from(refused);
         let depth = self.plan.depth;
-        let ended = found.ended.min(s.outstanding);
-        self.report.unexpected += u64::from(found.ended - ended);
+        let ended = found.min(s.outstanding);
+        self.report.unexpected += u64::from(found - ended);
         for _ in 0..ended {
             let due = self.times[token.slot as usize * depth as usize + s.oldest as usize];
             s.oldest += 1;

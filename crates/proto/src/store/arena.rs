@@ -3,6 +3,9 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+/// Bytes of a cache line, of nearly every processor.
+const LINE: usize = 64;
+
 /// No chunk.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -10,6 +13,8 @@ pub(super) const NONE: u32 = u32::MAX;
 /// handed out only when no used one is free.
 pub(super) struct Arena {
     bytes: Box<[u8]>,
+    /// Where the first chunk begins: at a cache line, so that what is short lies in one.
+    first: usize,
     /// For a chunk in use, the next one of its queue; for a free one, the next free one.
     next: Box<[u32]>,
     free: u32,
@@ -23,8 +28,11 @@ impl Arena {
     /// `chunks` chunks of `chunk_len` bytes, rounded up to a power of two.
     pub(super) fn new(chunks: u32, chunk_len: u32) -> Arena {
         let chunk_len = chunk_len.clamp(16, 1 << 24).next_power_of_two();
+        let spare = if chunk_len as usize >= LINE { LINE - 1 } else { 0 };
+        let bytes = vec![0; chunks as usize * chunk_len as usize + spare].into_boxed_slice();
         Arena {
-            bytes: vec![0; chunks as usize * chunk_len as usize].into_boxed_slice(),
+            first: bytes.as_ptr().align_offset(LINE).min(spare),
+            bytes,
             next: vec![0; chunks as usize].into_boxed_slice(),
             free: NONE,
             fresh: 0,
@@ -47,6 +55,13 @@ impl Arena {
     #[inline]
     pub(super) fn chunk_len(&self) -> u32 {
         self.chunk_len
+    }
+
+    /// `chunk`, if it is one, will be read, written or given back soon.
+    #[inline]
+    pub(super) fn prefetch(&self, chunk: u32) {
+        clearway_hint::prefetch_slice_at(&self.bytes, self.start(chunk));
+        clearway_hint::prefetch_slice_at(&self.next, chunk as usize);
     }
 
     /// A chunk, followed by none.
@@ -92,7 +107,7 @@ impl Arena {
     /// Where the bytes of `chunk` begin; far outside for no chunk.
     #[inline(always)]
     fn start(&self, chunk: u32) -> usize {
-        (chunk as usize).wrapping_mul(self.chunk_len as usize)
+        (chunk as usize).wrapping_mul(self.chunk_len as usize).wrapping_add(self.first)
     }
 
     /// The bytes of `chunk`.

@@ -164,14 +164,21 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 
     #[inline]
     fn write(&mut self, queue: &mut ChainQueue, at: u32, buf: B) -> u32 {
-        let kept = self.hold(queue, at, buf);
+        let len = buf.len() as u32;
+        let kept = self.hold(queue, at, buf, 0, len);
         queue.early += kept;
         kept
     }
 
     #[inline(always)]
     fn append(&mut self, queue: &mut ChainQueue, buf: B) -> u32 {
-        let kept = self.hold(queue, 0, buf);
+        let len = buf.len() as u32;
+        self.append_part(queue, buf, 0, len)
+    }
+
+    #[inline(always)]
+    fn append_part(&mut self, queue: &mut ChainQueue, buf: B, front: u32, len: u32) -> u32 {
+        let kept = self.hold(queue, 0, buf, front, len);
         queue.unread += kept;
         kept
     }
@@ -223,10 +230,9 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 }
 
 impl<B: Buf> ChainRx<B> {
-    /// Puts the buffer into the queue, `at` bytes past the edge; says how many bytes it has, none when it is refused.
+    /// Puts `len` bytes of the buffer, those behind the first `front`, into the queue, `at` bytes past the edge; says how many they are, none when they are refused.
     #[inline(always)]
-    fn hold(&mut self, queue: &mut ChainQueue, at: u32, buf: B) -> u32 {
-        let len = buf.len();
+    fn hold(&mut self, queue: &mut ChainQueue, at: u32, buf: B, front: u32, len: u32) -> u32 {
         let footprint = buf.footprint();
         if len == 0 || self.free == NONE || self.is_refused(queue, footprint, at > 0) {
             return 0;
@@ -236,9 +242,10 @@ impl<B: Buf> ChainRx<B> {
         let node = self.node_mut(i);
         let free = core::mem::replace(&mut node.next, NONE);
         node.at = position;
-        if let Some(forgotten) = node.buf.replace(buf) {
+        if let Some(forgotten) = node.buf.take() {
             never_there(forgotten);
         }
+        node.buf.insert(buf).narrow(front as usize, len as usize);
         self.free = free;
         self.available -= 1;
         if queue.head == NONE {
@@ -248,7 +255,7 @@ impl<B: Buf> ChainRx<B> {
         }
         queue.cursor = i;
         queue.footprint += footprint as u32;
-        len as u32
+        len
     }
 
     #[cold]

@@ -122,6 +122,11 @@ impl TxStore for RingTx {
         }
         self.consume_on(queue, n);
     }
+
+    #[inline]
+    fn prefetch(&self, queue: &TxQueue) {
+        self.arena.prefetch(queue.head);
+    }
 }
 
 impl RingTx {

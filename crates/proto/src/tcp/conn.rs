@@ -458,6 +458,14 @@ impl<E: Env> Conn<E> {
         self.rearm(at);
     }
 
+    /// The turn is over, and the delayed ACK was perhaps not part of it.
+    #[inline]
+    pub(crate) fn rearm_delack(&mut self) {
+        if self.delack.is_set() {
+            self.rearm(self.delack);
+        }
+    }
+
     /// A deadline was set to `at`.
     #[inline(always)]
     fn rearm(&mut self, at: Instant) {

@@ -62,8 +62,9 @@ pub(crate) fn on_plain<E: Env>(
     }
     text::learn_size(c, segment_size, len);
     text::count(now, c, segment_size, len);
-    let Some(buf) = payload.take() else { return Ok(()) };
-    text::in_order(now, c, p, cx, seg.flags, buf, len)
+    let Some((buf, front)) = payload.take() else { return Ok(()) };
+    let kept = p.rx.append_part(&mut c.rx, buf, front, len);
+    text::in_order(now, c, cx, seg.flags, kept, len)
 }
 
 /// A segment for an open connection. `buf` holds its payload.
@@ -88,7 +89,8 @@ pub(crate) fn on_segment<E: Env>(
         }
         text::learn_size(c, meta.segment_size, len);
         text::count(now, c, meta.segment_size, len);
-        return text::in_order(now, c, p, cx, seg.flags, buf, len);
+        let kept = p.rx.append(&mut c.rx, buf);
+        return text::in_order(now, c, cx, seg.flags, kept, len);
     }
     on_other(now, c, p, cx, seg, meta, buf, len)
 }

@@ -68,6 +68,7 @@ fn emit_any<E: Env, S: Sink>(
     } else {
         emit_data(now, c, p, config, out)
     };
+    c.rearm_delack();
     end_turn(now, c, p, config, result)
 }
 

@@ -16,6 +16,7 @@ use crate::*;
 
 mod attack;
 mod close;
+mod far;
 mod handshake;
 mod info;
 mod layout;

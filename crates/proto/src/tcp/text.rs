@@ -47,21 +47,20 @@ pub(crate) fn step_7_text<E: Env>(
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
         return out_of_order(c, p, Span::with_len(start, cut.len), buf);
     }
-    in_order(now, c, p, cx, seg.flags, buf, cut.len)
+    let kept = p.rx.append(&mut c.rx, buf);
+    in_order(now, c, cx, seg.flags, kept, cut.len)
 }
 
-/// The next `len` bytes of the stream, all that is left in `buf`, with nothing missing before or behind them.
+/// The next `len` bytes of the stream, with nothing missing before or behind them. The store has `kept` the first ones.
 #[inline(always)]
 pub(crate) fn in_order<E: Env>(
     now: Instant,
     c: &mut Conn<E>,
-    p: &mut Pools<E>,
     cx: &mut Cx<'_>,
     flags: Flags,
-    buf: E::Buf,
+    kept: u32,
     len: u32,
 ) -> Result<(), Drop> {
-    let kept = p.rx.append(&mut c.rx, buf);
     c.rcv.advance_within(kept);
     if kept > 0 {
         c.tell(ConnEvents::READABLE);

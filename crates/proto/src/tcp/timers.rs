@@ -17,7 +17,23 @@ const ORPHAN_RETRIES: u8 = 8;
 /// The earliest instant at which something is to be done.
 #[inline]
 pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
-    c.delack.min(c.times.rto).min(c.times.life).min(user_deadline(now, c))
+    c.delack.min(earliest_but_delack(now, c))
+}
+
+/// The same, without the ACK that may wait.
+#[inline]
+pub(crate) fn earliest_but_delack<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
+    c.times.rto.min(c.times.life).min(user_deadline(now, c))
+}
+
+impl<E: Env> Conn<E> {
+    /// Whether the ACK that waits is all that the wheel has to be told of.
+    #[inline]
+    pub(crate) fn waits_only_to_ack(&self, now: Instant) -> bool {
+        let other = earliest_but_delack(now, self);
+        let is_known = !other.is_set() || self.is_watched_before(other);
+        is_known && self.delack.is_set() && self.marks.has(Marks::REARM)
+    }
 }
 
 /// When the user timeout ends a connection that makes no progress (RFC 9293 3.8.3, RFC 5482).
