@@ -8,6 +8,7 @@ mod echo;
 mod guest;
 mod idle;
 mod joints;
+mod minute;
 mod refusals;
 mod trust;
 mod world;

@@ -1,0 +1,143 @@
+//! What takes a minute, in a house whose time is moved by hand.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use clearway_base::Instant;
+use clearway_engine::{PortOptions, Time};
+use clearway_host::{HouseByHand, NamespaceLimits, NamespaceSpec, Setup};
+use clearway_ports::Port;
+use clearway_proto::{NextHop, Table};
+use clearway_shm::layout::state;
+use clearway_wire::Cidr;
+use nix::errno::Errno;
+
+use crate::guest::{Guest, hello};
+
+type Job = Box<dyn FnOnce(&mut HouseByHand, &mut Instant) + Send>;
+
+/// A house with the namespaces `server` and `client`, on a thread that turns as fast as it can while its time stands still.
+struct StillHouse {
+    door: PathBuf,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StillHouse {
+    fn new(name: &str) -> StillHouse {
+        let folder = std::env::temp_dir().join(format!("clearway-still-{}-{name}", std::process::id()));
+        let door = folder.join("host.sock");
+        let (jobs, inbox) = channel();
+        let (tell, begun) = channel();
+        let setup = Setup::new(door.clone(), [7; 32]);
+        let thread = std::thread::spawn(move || {
+            let mut house = HouseByHand::new(setup).unwrap();
+            furnish(&mut house);
+            tell.send(()).unwrap();
+            keep(&mut house, &inbox);
+            drop(house);
+            let _ = std::fs::remove_dir_all(folder);
+        });
+        begun.recv().expect("the house is made");
+        StillHouse { door, jobs: Some(jobs), thread: Some(thread) }
+    }
+
+    /// Has the house do something between two turns, and waits for the answer.
+    fn ask<R: Send + 'static>(&self, f: impl FnOnce(&mut HouseByHand, &mut Instant) -> R + Send + 'static) -> R {
+        let (tell, answer) = channel();
+        let job: Job = Box::new(move |house, now| drop(tell.send(f(house, now))));
+        self.jobs.as_ref().unwrap().send(job).unwrap();
+        answer.recv().expect("the house goes on")
+    }
+
+    /// So much time is over, and what was due meanwhile was done.
+    fn pass(&self, seconds: u64) {
+        self.ask(move |house, now| {
+            *now += clearway_base::Duration::from_secs(seconds);
+            while house.turn(at(*now)).unwrap().worked {}
+        });
+    }
+
+    fn sessions(&self) -> u32 {
+        self.ask(|house, _| house.workers()[0].sessions().count())
+    }
+}
+
+impl Drop for StillHouse {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap().expect("the house ends well");
+        }
+    }
+}
+
+fn at(now: Instant) -> Time {
+    Time { now, ..Time::default() }
+}
+
+fn keep(house: &mut HouseByHand, inbox: &Receiver<Job>) {
+    let mut now = Instant::ZERO + clearway_base::Duration::from_secs(1);
+    loop {
+        let worked = house.turn(at(now)).unwrap().worked;
+        match inbox.recv_timeout(if worked { Duration::ZERO } else { Duration::from_micros(200) }) {
+            Ok(job) => job(house, &mut now),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn furnish(house: &mut HouseByHand) {
+    let worker = &mut house.workers()[0];
+    for (table, address, other) in [(1, "172.16.1.1/24", "172.16.2.1/32"), (2, "172.16.2.1/24", "172.16.1.1/32")] {
+        let port = Port::loopback(worker.pool(), 65_535);
+        let options = PortOptions { name: format!("loop{table}"), table: Table(table), mtu: None };
+        let iface = worker.engine().add_port(port, options).unwrap();
+        let cidr = |text: &str| text.parse::<Cidr>().unwrap();
+        worker.stack().add_address(Instant::ZERO, iface, cidr(address)).unwrap();
+        worker.stack().add_route(Table(table), cidr(other), NextHop::Lookup(Table(3 - table))).unwrap();
+    }
+    for (id, table) in [("server", 1), ("client", 2)] {
+        let limits = NamespaceLimits::default();
+        let spec = NamespaceSpec { id: id.into(), secret: None, table: Table(table), interface: None, limits };
+        house.add_namespace(spec).unwrap();
+    }
+}
+
+#[test]
+fn bytes_that_nobody_reads_are_waited_for_a_minute_and_then_the_connection_is_reset() {
+    let house = StillHouse::new("minute");
+    let guest = |namespace| {
+        let mut hello = hello(namespace, None);
+        hello.cut_through = true;
+        Guest::attach(&house.door, hello).unwrap()
+    };
+    let (server, client) = (guest("server"), guest("client"));
+    let mut listener = server.listener("172.16.1.1:80");
+    let mut ours = client.connect("172.16.1.1:80").unwrap();
+    let mut theirs = server.accept(&mut listener);
+    // As much as both FIFOs hold: the reader's is full, and the rest waits in the writer's.
+    let bytes = vec![7; 2 << 20];
+    let mut sent = 0;
+    crate::child::eventually("both FIFOs are full", || {
+        sent += client.write_some(&mut ours, &bytes[sent..]);
+        sent == bytes.len()
+    });
+    drop(ours);
+    crate::child::eventually("the session is closed", || house.ask(|house, _| house.counts().lifelines) == 2);
+    house.pass(59);
+    assert_eq!((house.sessions(), theirs.state() & state::FAILED), (3, 0), "it waits");
+    // Who reads makes it wait anew: with more than half of its FIFO free there is room for some of the rest.
+    assert!(server.read_all(&mut theirs, &mut vec![0; 600_000]));
+    house.pass(0);
+    house.pass(59);
+    assert_eq!((house.sessions(), theirs.state() & state::FAILED), (3, 0), "it waits from the last progress on");
+    house.pass(2);
+    assert_eq!(house.sessions(), 2);
+    server.wait_for(|| theirs.state() & state::FAILED != 0);
+    assert_eq!(theirs.error(), Errno::ECONNRESET as i32);
+}
