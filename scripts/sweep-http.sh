@@ -147,7 +147,8 @@ measure() {
     esac
     # The last one's words would be taken for its.
     rm -f "$folder/http.log"
-    inside "$clearway" http --port "$(port_of "$port")" -a 10.97.0.2/24 -a fd97::2/64 -l 64 --cores "$one" --json >"$folder/http.log" 2>&1 &
+    # Not by way of `inside`: that would be a shell of its own, and the number that of the shell.
+    ip netns exec "$netns" "$clearway" http --port "$(port_of "$port")" -a 10.97.0.2/24 -a fd97::2/64 -l 64 --cores "$one" --json >"$folder/http.log" 2>&1 &
     server=$!
     pids="$pids $server"
     becomes_ready || return 1
