@@ -88,7 +88,7 @@ fn iperf3_in_its_ways_goes_round_the_stack() {
     ] {
         let (report, went_round) = iperf(&host, args, server_asks);
         assert!(went_round, "{args:?}: the stack was between");
-        assert!(received(&report) > 10_000_000, "{args:?}: {report}");
+        assert!(received(&report) > 100_000, "{args:?}: {report}");
         // What was written before the other end was seen, at most.
         let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64();
         assert!(retransmits.is_some_and(|retransmits| retransmits < 10), "{args:?}: {retransmits:?} retransmits");

@@ -71,7 +71,7 @@ fn an_iperf3_server_of_ours_serves_the_kernel() {
             let mut args = vec!["-c", address, "-t", "1", "-J"];
             args.extend(direction);
             let report = report(&netns.text("iperf3", &args));
-            assert!(received(&report) > 10_000_000, "{address} {direction:?}: {report}");
+            assert!(received(&report) > 100_000, "{address} {direction:?}: {report}");
             server.succeed();
         }
     }
@@ -91,7 +91,7 @@ fn an_iperf3_client_of_ours_reaches_the_kernel() {
             let mut args = vec!["-c", address, "-t", "1", "-J"];
             args.extend(direction);
             let report = report(&host.run(WIRE, "iperf3", &args));
-            assert!(received(&report) > 10_000_000, "{address} {direction:?}: {report}");
+            assert!(received(&report) > 100_000, "{address} {direction:?}: {report}");
         }
     }
     host.await_empty();

@@ -83,26 +83,43 @@ fn what_the_receiver_holds_loses_nothing_and_what_it_does_not_is_told_truly() {
     host.stop();
 }
 
-/// Segments of data that the packets in `file` repeat, as tshark reads them.
+/// What one direction of a connection has sent so far.
+#[derive(Default)]
+struct Sent {
+    /// Behind its data.
+    high: u64,
+    syn: bool,
+    fin: bool,
+}
+
+/// Segments that the packets in `file` repeat, as tshark reads them: of data, and SYN and FIN that come without any. An answer to a SYN is a listener's, and
+/// not counted as a segment sent again.
 fn repeated_segments(file: &Path, mss: u64) -> u64 {
     let mut tshark = Command::new("tshark");
-    tshark.args(["-n", "-r"]).arg(file).args(["-Y", "tcp.len > 0", "-T", "fields"]);
-    for field in ["tcp.stream", "ip.src", "tcp.seq", "tcp.len"] {
+    let filter = "tcp.len > 0 or tcp.flags.fin == 1 or (tcp.flags.syn == 1 and tcp.flags.ack == 0)";
+    tshark.args(["-n", "-r"]).arg(file).args(["-Y", filter, "-T", "fields"]);
+    for field in ["tcp.stream", "ip.src", "tcp.seq", "tcp.len", "tcp.flags.syn", "tcp.flags.fin"] {
         tshark.args(["-e", field]);
     }
     let output = tshark.output().expect("tshark is needed: make setup");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    // How far each direction of each connection has come.
-    let mut sent: HashMap<(&str, &str), u64> = HashMap::new();
+    let mut directions: HashMap<(&str, &str), Sent> = HashMap::new();
     let mut repeated = 0;
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [stream, from, seq, len] = fields[..] else { panic!("{line}") };
+        let [stream, from, seq, len, syn, fin] = fields[..] else { panic!("{line}") };
         let (seq, len): (u64, u64) = (seq.parse().unwrap(), len.parse().unwrap());
-        let high = sent.entry((stream, from)).or_default();
-        repeated += (seq + len).min(*high).saturating_sub(seq).div_ceil(mss);
-        *high = (*high).max(seq + len);
+        let is_set = |flag: &str| ["1", "True"].contains(&flag);
+        let sent = directions.entry((stream, from)).or_default();
+        if len > 0 {
+            repeated += (seq + len).min(sent.high).saturating_sub(seq).div_ceil(mss);
+            sent.high = sent.high.max(seq + len);
+        } else {
+            repeated += u64::from(is_set(syn) && sent.syn || is_set(fin) && sent.fin);
+        }
+        sent.syn |= is_set(syn);
+        sent.fin |= is_set(fin);
     }
     repeated
 }
