@@ -336,8 +336,8 @@ impl Inner {
     }
 
     fn event(&mut self, key: usize, what: u32) {
-        if what & event::READABLE != 0 && self.has_edge_reader(key) {
-            // Each arrival is an edge, so the next one must be told too. Others look again, and arm, only when they find nothing.
+        if what & event::READABLE != 0 && self.wants_each_arrival(key) {
+            // The next one must be told too. Others look again, and arm, only when they find nothing.
             self.sockets[key].core.arm(IN);
         }
         self.mark(key, ready::touched(what));
@@ -351,9 +351,12 @@ impl Inner {
     /// Something about a socket changed: tells those who wait for any of the bits.
     pub(crate) fn mark(&mut self, key: usize, bits: u32) {
         let mut exclusive_done = false;
+        // News of several connections can come as one.
+        let several = self.sockets.get(key).is_some_and(|socket| socket.core.has_several_waiting());
         let mut index = 0;
         while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index)) {
             self.mark_watch(watch, bits, &mut exclusive_done);
+            exclusive_done &= !several;
             index += 1;
         }
     }

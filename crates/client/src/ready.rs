@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_shm::FifoMem;
 use clearway_shm::door::Kind;
-use clearway_shm::layout::{event, flags, state};
+use clearway_shm::layout::{AcceptRecord, event, flags, state};
 
 use crate::core::Core;
 
@@ -142,6 +142,12 @@ impl Core {
             1 => self.is_oob_inline() || self.urgent().is_none_or(|mark| mark.distance > 0),
             _ => true,
         }
+    }
+
+    /// More than one connection waits to be accepted.
+    pub(crate) fn has_several_waiting(&self) -> bool {
+        let one = size_of::<AcceptRecord>() as u32;
+        self.state() & state::LISTENING != 0 && self.rx().is_some_and(|rx| bytes_in(&rx.mem) > one)
     }
 
     /// Asks the worker to tell when any of `interest` changes. What is waited for must be looked at afterwards.

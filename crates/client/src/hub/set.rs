@@ -325,13 +325,13 @@ impl Inner {
         self.enqueue(set, member);
     }
 
-    /// Some socket among a set's sockets is edge-triggered for reading.
-    pub(crate) fn has_edge_reader(&self, key: usize) -> bool {
+    /// Some set must hear of every arrival: it is edge-triggered, or was passed over for another that asked for it exclusively.
+    pub(crate) fn wants_each_arrival(&self, key: usize) -> bool {
         let Some(socket) = self.sockets.get(key) else { return false };
         socket.watches.iter().any(|watch| match watch {
             Watch::Member { set, member } => {
                 let member = self.sets.get(*set).and_then(|set| set.members.get(*member));
-                member.is_some_and(|member| member.events & ET != 0 && member.interest() & READ != 0)
+                member.is_some_and(|member| member.events & (ET | EXCLUSIVE) != 0 && member.interest() & READ != 0)
             }
             Watch::Thread { .. } => false,
         })
