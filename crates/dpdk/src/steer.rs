@@ -200,7 +200,7 @@ impl Flows {
         let worth = |entry: u64| match entry {
             _ if is_of(entry, tag) => u64::MAX,
             0 => u64::MAX - 1,
-            _ => (entry & ENDED) << 1 | time.wrapping_sub(entry) & TIME,
+            _ => (entry & ENDED) << 1 | age(time, entry),
         };
         let line = self.line(flow);
         // Each attempt but the last fails only because another core has written into the line.
@@ -230,6 +230,12 @@ impl Flows {
 /// Steps of 17 ms, in 23 bits: 39 hours until they begin anew. Small, because in one step many connections may come and go.
 fn ticks(now: Instant) -> u64 {
     now.as_nanos() >> 24 & TIME
+}
+
+/// Steps since this entry was used; none when a core whose clock was read later has used it.
+fn age(time: u64, entry: u64) -> u64 {
+    let age = time.wrapping_sub(entry) & TIME;
+    if age > TIME / 2 { 0 } else { age }
 }
 
 /// Whether this frame of TCP ends its flow (FIN, RST) or begins one (SYN); None for any other.

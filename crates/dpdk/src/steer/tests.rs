@@ -85,6 +85,9 @@ fn remembered_flows_are_found_and_the_oldest_give_way() {
     assert_eq!(flows.find(1, at(20)), Some(3));
     flows.remember(100, 0, at(21));
     assert_eq!((flows.find(1, at(22)), flows.find(2, at(22)), flows.find(100, at(22))), (Some(3), None, Some(0)));
+    // A core whose clock was read earlier does not take what was just used for old.
+    flows.remember(101, 2, at(10));
+    assert_eq!((flows.find(100, at(22)), flows.find(1, at(22)), flows.find(101, at(22))), (Some(0), Some(3), Some(2)));
     // Another core takes a flow over: one entry, the new owner.
     flows.remember(100, 1, at(23));
     assert_eq!(flows.find(100, at(23)), Some(1));
