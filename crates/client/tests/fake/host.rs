@@ -30,6 +30,9 @@ const FIFO: u32 = 16 << 10;
 /// How long a hasty host takes nothing after it has told of room.
 const HASTE: Duration = Duration::from_micros(300);
 
+/// And how long it waits to be asked: the last bytes are moved though nobody asks.
+const IDLE: Duration = Duration::from_millis(20);
+
 static HOSTS: AtomicU32 = AtomicU32::new(0);
 
 /// How a host goes about its work.
@@ -132,6 +135,8 @@ struct Echo {
     closing: bool,
     /// A hasty host looks at it again then.
     rests_until: Option<Instant>,
+    /// Since when nobody asks it for room, though there is little.
+    unasked_since: Option<Instant>,
 }
 
 impl House {
@@ -292,6 +297,7 @@ impl Member {
                     lifeline,
                     closing: false,
                     rests_until: None,
+                    unasked_since: None,
                 };
                 self.sessions.insert(id, echo);
                 Ok((Reply::Opened(self.describe(id)), Some(theirs)))
@@ -397,14 +403,18 @@ impl Echo {
             return self.pump();
         }
         let Some((_, tx)) = &mut self.ends else { return 0 };
-        if tx.len().unwrap() < FIFO / 2 {
-            return self.pump();
+        let has_little = tx.len().unwrap() < FIFO / 2;
+        if !has_little && tx.room_wanted(0) {
+            self.unasked_since = None;
+            self.rests_until = Some(Instant::now() + HASTE);
+            return event::WRITABLE;
         }
-        if !tx.room_wanted(0) {
+        let since = *self.unasked_since.get_or_insert_with(Instant::now);
+        if !has_little && since.elapsed() < IDLE {
             return 0;
         }
-        self.rests_until = Some(Instant::now() + HASTE);
-        event::WRITABLE
+        self.unasked_since = None;
+        self.pump()
     }
 
     /// Moves bytes from what the process wrote to what it reads; says what it must be told.
