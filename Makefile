@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-http demo-frames baselines lab sweep-frames sweep-http
+.PHONY: help setup test demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ demo: setup ## Build, then run unmodified iperf3 over Clearway's loopback beside
 demo-http: setup ## Build, then serve HTTP to the Linux kernel over a TAP device and measure it (root)
 	cargo build --release
 	@exec scripts/demo-http.sh
+
+demo-bulk: setup ## Build, then measure one stream over a TAP device beside the kernel's veth, slices alternating (root)
+	cargo build --release
+	@exec scripts/demo-bulk.sh
 
 demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK's testpmd
 	cargo build --release

@@ -83,6 +83,15 @@ spread() {
         }'
 }
 
+# As `result`, but the ratio is the median of the ratios of neighbours, for rounds that alternate: the machine changes under both alike.
+paired_result() {
+    ratio=$(paste "$folder/ours" "$folder/theirs" | awk '$2 > 0 { print $1 / $2 }' | spread '%.2f' "$folder/m3")
+    ours=$(spread "$2" "$folder/m1" <"$folder/ours")
+    theirs=$(spread "$2" "$folder/m2" <"$folder/theirs")
+    printf '%-20s %30s %30s %20s\n' "$1" "$ours" "$theirs" "$ratio"
+    rm -f "$folder/ours" "$folder/theirs"
+}
+
 # Prints a row of the table from what $folder/ours and $folder/theirs hold, and forgets both: `result NAME FORM`.
 result() {
     ours=$(spread "$2" "$folder/m1" <"$folder/ours")

@@ -30,7 +30,7 @@ pub trait Dev {
     type Buf: Buf;
 
     /// Adds received frames to `burst`, at most as many as it has room for, oldest first. [`clearway_pkt::RxMeta::iface`] is left
-    /// at its default; the owner knows which interface this device is.
+    /// at its default; the owner knows which interface this device is. A device that stops before says so ([`Burst::leave_more`]).
     ///
     /// An error means that the device is of no more use (its interface was removed, say); one bad frame is only counted.
     fn rx(&mut self, burst: &mut Burst<Self::Buf>) -> Result<(), DevError>;
@@ -65,6 +65,18 @@ pub trait Dev {
     /// buffers, or hand frames over. For those who measure.
     fn sends_next(&self) -> bool {
         true
+    }
+
+    /// Whether a frame may be committed in pieces: [`Dev::commit_gathered`].
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    /// Sends a frame that begins with the first `head` bytes of the room reserved last, and goes on with `body`, piece after piece. Only for devices that
+    /// say so; the room was asked for for the whole frame.
+    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+        let _ = (head, body, meta);
+        debug_assert!(false, "this device gathers no pieces");
     }
 
     /// The room reserved last with what was written into it, for somebody who wants to see a frame before it is committed; empty when there is none.
@@ -143,6 +155,12 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     }
     fn sends_next(&self) -> bool {
         (**self).sends_next()
+    }
+    fn gathers(&self) -> bool {
+        (**self).gathers()
+    }
+    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+        (**self).commit_gathered(head, body, meta);
     }
     fn reserved(&self) -> &[u8] {
         (**self).reserved()

@@ -225,6 +225,18 @@ impl<D: Dev, P: Probe> Sink for Ports<D, P> {
             self.probe.enter(Stage::StackOut);
         }
     }
+
+    /// An inspector wants to see whole frames.
+    #[inline]
+    fn gathers(&self, iface: Iface) -> bool {
+        self.inspector.is_none() && self.get(iface).is_some_and(|port| port.dev.gathers())
+    }
+
+    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
+        let Some(Some(Port { dev, .. })) = self.slots.get_mut(usize::from(iface.0)) else { return };
+        self.committed += 1;
+        dev.commit_gathered(head, body, meta);
+    }
 }
 
 #[cfg(test)]

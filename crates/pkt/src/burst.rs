@@ -9,6 +9,7 @@ pub const BURST: usize = 64;
 pub struct Burst<B> {
     slots: [Slot<B>; BURST],
     len: usize,
+    more: bool,
 }
 
 /// A place in a burst. What the device said stays when the packet is taken.
@@ -21,7 +22,7 @@ impl<B: Buf> Burst<B> {
     /// An empty burst.
     pub fn new() -> Burst<B> {
         let empty = || Slot { buf: None, meta: RxMeta::default() };
-        Burst { slots: core::array::from_fn(|_| empty()), len: 0 }
+        Burst { slots: core::array::from_fn(|_| empty()), len: 0, more: false }
     }
 
     /// Packets in it.
@@ -40,6 +41,18 @@ impl<B: Buf> Burst<B> {
     #[inline]
     pub fn room(&self) -> usize {
         BURST - self.len
+    }
+
+    /// Says that the device has more than it put in here, although there was room.
+    #[inline]
+    pub fn leave_more(&mut self) {
+        self.more = true;
+    }
+
+    /// Whether the device may have more: the burst is full, or the device said so.
+    #[inline]
+    pub fn may_have_more(&self) -> bool {
+        self.more || self.len == BURST
     }
 
     /// Adds a packet; gives it back when the burst is full.
@@ -100,14 +113,14 @@ impl<B: Buf> Burst<B> {
         for slot in self.slots.iter_mut().take(self.len) {
             slot.buf = None;
         }
-        self.len = 0;
+        (self.len, self.more) = (0, false);
     }
 
     /// Starts over after every packet was taken out.
     #[inline]
     pub fn reset(&mut self) {
         debug_assert!(self.slots.iter().all(|slot| slot.buf.is_none()), "a packet was left in a burst");
-        self.len = 0;
+        (self.len, self.more) = (0, false);
     }
 }
 

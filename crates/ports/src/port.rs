@@ -115,6 +115,16 @@ impl Dev for Port {
     }
 
     #[inline]
+    fn gathers(&self) -> bool {
+        each!(self, dev => dev.gathers())
+    }
+
+    #[inline]
+    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+        each!(self, dev => dev.commit_gathered(head, body, meta));
+    }
+
+    #[inline]
     fn reserved(&self) -> &[u8] {
         each!(self, dev => dev.reserved())
     }

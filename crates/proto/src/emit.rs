@@ -123,7 +123,11 @@ pub(crate) struct Room<'r> {
     /// 20 or 40, which tells the family too.
     ip_len: u8,
     checksum: ChecksumBy,
+    may_gather: bool,
 }
+
+/// From so many bytes on a packet is worth being gathered: for fewer, a copy costs less than the pieces do.
+const GATHER_FROM: usize = 8 * 1024;
 
 /// Who makes the transport checksum.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -203,6 +207,7 @@ impl<S: Sink> IpOut<'_, S> {
             return Err(OutError::TooBig { mtu: station.mtu });
         }
         let len = usize::from(link_len) + packet_len;
+        let may_gather = l4_len >= GATHER_FROM && station.waits_for.is_none() && self.sink.gathers(station.iface);
         let (exit, frame) = match station.waits_for {
             None => {
                 let frame = self.sink.reserve(station.iface, len).ok_or(OutError::Full)?;
@@ -250,7 +255,8 @@ impl<S: Sink> IpOut<'_, S> {
             (false, true) => ChecksumBy::Device,
             (false, false) => ChecksumBy::Software,
         };
-        Ok(Room { frame, exit, l4_len: l4_len as u32, link_len, ip_len: ip_len as u8, checksum: made_by })
+        let l4_len = l4_len as u32;
+        Ok(Room { frame, exit, l4_len, link_len, ip_len: ip_len as u8, checksum: made_by, may_gather })
     }
 
     /// Hands a finished packet to the device, or to the neighbour it waits for.
@@ -271,6 +277,16 @@ impl<S: Sink> IpOut<'_, S> {
         let IpOut { ip, sink, .. } = self;
         let mut up = ip.ifaces.iter().enumerate().filter(|(_, interface)| interface.up).peekable();
         up.peek().is_some() && up.all(|(at, _)| sink.is_full(Iface(at as u16)))
+    }
+
+    /// Hands over a finished packet whose last bytes, all that `body` points at, were never written into its room: [`Room::may_gather`] said yes.
+    pub(crate) fn commit_gathered(&mut self, done: Finished, body: &[&[u8]]) {
+        // What waits for a neighbour was not let.
+        let Exit::Device(iface) = done.exit else { return };
+        let behind: usize = body.iter().map(|piece| piece.len()).sum();
+        self.counters.ip.packets_out += 1;
+        self.counters.ip.bytes_out += done.len as u64;
+        self.sink.commit_gathered(iface, done.len - behind, body, done.meta);
     }
 
     /// What is known of the way from `key.local` to `key.remote`.
@@ -491,6 +507,12 @@ impl Room<'_> {
     pub(crate) fn l4(&mut self) -> &mut [u8] {
         let at = self.l4_at();
         &mut self.frame[at..at + self.l4_len as usize]
+    }
+
+    /// Whether the payload may be handed over apart, by [`IpOut::commit_gathered`], and need not be written here. Nobody may want to sum it up, then.
+    #[inline]
+    pub(crate) fn may_gather(&self) -> bool {
+        self.may_gather && self.checksum != ChecksumBy::Software
     }
 
     /// Makes the transport checksum; the first `used` bytes of [`Room::l4`] are the packet's.

@@ -113,6 +113,14 @@ pub trait TxStore {
     /// where it was: the next peek usually goes on where this one ended.
     fn peek(&mut self, queue: &mut Self::Queue, at: u32, out: &mut [u8]) -> usize;
 
+    /// Points at the `len` bytes that start `at` bytes behind the front, piece after piece, for who can send them from where they lie; returns how many
+    /// pieces that makes. 0: copy them by [`TxStore::peek`], because the store lends nothing, or in more pieces than there are places.
+    #[inline]
+    fn lend<'a>(&'a self, queue: &mut Self::Queue, at: u32, len: u32, pieces: &mut [&'a [u8]]) -> usize {
+        let _ = (queue, at, len, pieces);
+        0
+    }
+
     /// The oldest `n` bytes were acknowledged.
     fn consume(&mut self, queue: &mut Self::Queue, n: u32);
 

@@ -54,6 +54,9 @@ pub(crate) struct TestSink {
     pub(crate) room: Option<usize>,
     /// An interface that takes nothing.
     pub(crate) full: Option<Iface>,
+    /// It takes frames in pieces, and how many it was given so.
+    pub(crate) gathers: bool,
+    pub(crate) gathered: usize,
     reserved: BTreeMap<Iface, Vec<u8>>,
 }
 
@@ -76,6 +79,21 @@ impl Sink for TestSink {
         let mut frame = self.reserved.remove(&iface).expect("room was asked for before");
         frame.truncate(len);
         self.room = self.room.map(|room| room - 1);
+        self.sent.push_back((iface, frame, meta));
+    }
+
+    fn gathers(&self, _iface: Iface) -> bool {
+        self.gathers
+    }
+
+    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
+        let mut frame = self.reserved.remove(&iface).expect("room was asked for before");
+        let len = head + body.iter().map(|piece| piece.len()).sum::<usize>();
+        assert!(len <= frame.len(), "room was asked for for all of it");
+        frame.truncate(head);
+        frame.extend(body.concat());
+        self.room = self.room.map(|room| room - 1);
+        self.gathered += 1;
         self.sent.push_back((iface, frame, meta));
     }
 }

@@ -72,6 +72,19 @@ impl Sink for NicSink<'_> {
         }
         self.out.push(Handed { iface, bytes: self.scratch[..len].to_vec(), meta });
     }
+
+    fn gathers(&self, _iface: Iface) -> bool {
+        true
+    }
+
+    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
+        // What was not written into the room is nonsense, and stays behind.
+        self.scratch.truncate(head);
+        for piece in body {
+            self.scratch.extend_from_slice(piece);
+        }
+        self.commit(iface, self.scratch.len(), meta);
+    }
 }
 
 /// Does to a frame what the device was asked for, and returns what goes on the link, with the segment size of each. Err says what is wrong with the request.

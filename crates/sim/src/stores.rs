@@ -193,6 +193,10 @@ impl TxStore for SimTx {
         self.store.peek(queue, at, out)
     }
 
+    fn lend<'a>(&'a self, queue: &mut TxQueue, at: u32, len: u32, pieces: &mut [&'a [u8]]) -> usize {
+        self.store.lend(queue, at, len, pieces)
+    }
+
     fn consume(&mut self, queue: &mut TxQueue, n: u32) {
         self.store.consume(queue, n);
     }

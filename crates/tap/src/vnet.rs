@@ -50,8 +50,9 @@ pub(crate) fn parse(header: &[u8; HEADER_LEN], frame_len: usize) -> Result<RxMet
     Ok(RxMeta { checksum, segment_size, ..RxMeta::default() })
 }
 
-/// The header for a frame that the stack sends; without `ethernet` the frame begins with its IP header.
-pub(crate) fn build(meta: &TxMeta, frame: &[u8], ethernet: bool) -> Result<[u8; HEADER_LEN], BadHeader> {
+/// The header for a frame of `len` bytes that the stack sends, of which `frame` are the first, its headers at least; without `ethernet` it begins with
+/// its IP header.
+pub(crate) fn build(meta: &TxMeta, frame: &[u8], len: usize, ethernet: bool) -> Result<[u8; HEADER_LEN], BadHeader> {
     let mut header = [0; HEADER_LEN];
     if meta.checksum_start == 0 {
         // Whoever cuts a packet makes the checksums of the pieces, and has to be told where they are.
@@ -74,7 +75,7 @@ pub(crate) fn build(meta: &TxMeta, frame: &[u8], ethernet: bool) -> Result<[u8; 
         return Err(BadHeader);
     }
     // The kernel refuses to cut what is one segment already.
-    if frame.len() - headers > usize::from(size) {
+    if len.saturating_sub(headers) > usize::from(size) {
         header[1] = kind;
         header[2..4].copy_from_slice(&meta.header_len.to_ne_bytes());
         header[4..6].copy_from_slice(&size.to_ne_bytes());

@@ -28,7 +28,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
             }
             self.ports.probe.enter(Stage::StackIn);
             received = true;
-            full |= self.burst.room() == 0;
+            full |= self.burst.may_have_more();
             if place != 0 {
                 self.burst.set_iface(iface);
             }

@@ -111,6 +111,28 @@ impl TxStore for RingTx {
         self.peek_on(queue, at, out)
     }
 
+    fn lend<'a>(&'a self, queue: &mut TxQueue, at: u32, len: u32, pieces: &mut [&'a [u8]]) -> usize {
+        if len == 0 || u64::from(at) + u64::from(len) > u64::from(queue.len) {
+            return 0;
+        }
+        let (mut chunk, mut chunk_at) = self.chunk_of(queue, at);
+        let mut offset = queue.front.wrapping_add(at).wrapping_sub(chunk_at) as usize;
+        let mut left = len as usize;
+        for (n, place) in pieces.iter_mut().enumerate() {
+            let bytes = &self.arena.chunk(chunk)[offset..];
+            *place = &bytes[..bytes.len().min(left)];
+            left -= place.len();
+            if left == 0 {
+                (queue.cursor, queue.cursor_at) = (chunk, chunk_at);
+                return n + 1;
+            }
+            chunk = self.arena.next(chunk);
+            chunk_at = chunk_at.wrapping_add(self.arena.chunk_len());
+            offset = 0;
+        }
+        0
+    }
+
     #[inline(always)]
     fn consume(&mut self, queue: &mut TxQueue, n: u32) {
         // What is usual: everything goes, and it lay in one chunk.
@@ -187,14 +209,9 @@ impl RingTx {
         written
     }
 
-    #[cold]
-    #[inline(never)]
-    fn peek_on(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
-        if at >= queue.len {
-            return 0;
-        }
+    /// The chunk with the byte `at` bytes behind the front, which the queue holds, and the position of the chunk's first byte.
+    fn chunk_of(&self, queue: &TxQueue, at: u32) -> (u32, u32) {
         let chunk_len = self.arena.chunk_len();
-        let wanted = out.len().min((queue.len - at) as usize);
         let position = queue.front.wrapping_add(at);
         let head_at = queue.front & !(chunk_len - 1);
         let (mut chunk, mut chunk_at) = (queue.cursor, queue.cursor_at);
@@ -206,7 +223,19 @@ impl RingTx {
             chunk = self.arena.next(chunk);
             chunk_at = chunk_at.wrapping_add(chunk_len);
         }
-        let mut offset = position.wrapping_sub(chunk_at) as usize;
+        (chunk, chunk_at)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn peek_on(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {
+        if at >= queue.len {
+            return 0;
+        }
+        let chunk_len = self.arena.chunk_len();
+        let wanted = out.len().min((queue.len - at) as usize);
+        let (mut chunk, mut chunk_at) = self.chunk_of(queue, at);
+        let mut offset = queue.front.wrapping_add(at).wrapping_sub(chunk_at) as usize;
         let mut done = 0;
         loop {
             let from = &self.arena.chunk(chunk)[offset..];

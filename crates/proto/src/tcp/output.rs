@@ -5,7 +5,7 @@ mod plain;
 mod plan;
 
 use clearway_base::{Duration, Instant};
-use clearway_pkt::Sink;
+use clearway_pkt::{MAX_PIECES, Sink};
 use clearway_wire::tcp::{TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
@@ -462,19 +462,30 @@ fn emit_span<E: Env, S: Sink>(
     let segment_size = if len > mss { mss as u16 } else { 0 };
     let mut room =
         out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.settings.tos, c.settings.ttl)?;
+    let may_gather = room.may_gather();
     let l4 = room.l4();
     emit_header(&seg, l4);
     let at = span.start.since(c.snd.una);
-    let copied = p.tx.peek(&mut c.tx, at, &mut l4[header_len..]) as u32;
-    if copied < len {
-        // The store promised these bytes and does not have them: nothing is sent rather than something else.
-        debug_assert!(false, "the send store lost {} bytes", len - copied);
-        out.counters.tcp.broken += 1;
-        c.fail(crate::error::Failure::Broken);
-        return Ok(0);
+    let used = header_len + len as usize;
+    let transport = Transport::Tcp { header_len: header_len as u8, segment_size };
+    match may_gather.then(|| Lent::of(&p.tx, &mut c.tx, at, len)).flatten() {
+        Some(lent) => {
+            let done = room.finish(used, transport);
+            out.commit_gathered(done, lent.pieces());
+        }
+        None => {
+            let copied = p.tx.peek(&mut c.tx, at, &mut l4[header_len..]) as u32;
+            if copied < len {
+                // The store promised these bytes and does not have them: nothing is sent rather than something else.
+                debug_assert!(false, "the send store lost {} bytes", len - copied);
+                out.counters.tcp.broken += 1;
+                c.fail(crate::error::Failure::Broken);
+                return Ok(0);
+            }
+            let done = room.finish(used, transport);
+            out.commit(done);
+        }
     }
-    let done = room.finish(header_len + len as usize, Transport::Tcp { header_len: header_len as u8, segment_size });
-    out.commit(done);
     c.ack_left(offer);
     let segments = len.div_ceil(mss).max(1);
     out.counters.tcp.segs_out += u64::from(segments);
@@ -494,6 +505,25 @@ fn emit_span<E: Env, S: Sink>(
         c.delivered_then = c.snd.una + board.bytes();
     }
     Ok(len)
+}
+
+/// Bytes of the send store, where they lie.
+struct Lent<'a> {
+    pieces: [&'a [u8]; MAX_PIECES],
+    count: usize,
+}
+
+impl<'a> Lent<'a> {
+    /// None when they have to be copied.
+    fn of<T: TxStore>(tx: &'a T, queue: &mut T::Queue, at: u32, len: u32) -> Option<Lent<'a>> {
+        let mut pieces = [&[][..]; MAX_PIECES];
+        let count = tx.lend(queue, at, len, &mut pieces);
+        (count > 0).then_some(Lent { pieces, count })
+    }
+
+    fn pieces(&self) -> &[&'a [u8]] {
+        self.pieces.get(..self.count).unwrap_or_default()
+    }
 }
 
 /// Announces urgent data that lies ahead of the segment, as far as 16 bits can point (RFC 6093).

@@ -126,6 +126,20 @@ impl Link {
         assert_eq!(after.tx_packets, before + 1, "the frame was not taken: {after:?}");
     }
 
+    /// The same, and all but the first `head` bytes are handed over in pieces of `piece` bytes.
+    pub(crate) fn send_gathered(&mut self, frame: &[u8], meta: TxMeta, head: usize, piece: usize) {
+        assert!(self.dev.gathers());
+        let before = self.dev.counters();
+        let room = self.dev.reserve(frame.len()).expect("room");
+        room[..head].copy_from_slice(&frame[..head]);
+        let body: Vec<&[u8]> = frame[head..].chunks(piece).collect();
+        self.dev.commit_gathered(head, &body, meta);
+        self.dev.flush();
+        let after = self.dev.counters();
+        let sent = (after.tx_packets - before.tx_packets, after.tx_bytes - before.tx_bytes);
+        assert_eq!(sent, (1, frame.len() as u64), "the frame was not taken: {after:?}");
+    }
+
     /// A frame from us to the kernel around a transport header with data. Its IPv4 identification is that of an atomic packet.
     pub(crate) fn frame(&self, family: Family, proto: Proto, transport: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; 14 + 40 + transport.len()];
@@ -257,6 +271,24 @@ impl Connection {
 
     /// Sends a segment, or a large one that is to be cut, with its checksum left to the device.
     pub(crate) fn send(&mut self, link: &mut Link, flags: Flags, opts: TcpOptions, payload: &[u8], cut: Segmentation) {
+        let (frame, meta) = self.segment(link, flags, opts, payload, cut);
+        link.send(&frame, meta);
+    }
+
+    /// Sends a segment whose payload is handed over in pieces of `piece` bytes.
+    pub(crate) fn send_gathered(&mut self, link: &mut Link, payload: &[u8], cut: Segmentation, piece: usize) {
+        let (frame, meta) = self.segment(link, Flags::ACK | Flags::PSH, TcpOptions::NONE, payload, cut);
+        link.send_gathered(&frame, meta, frame.len() - payload.len(), piece);
+    }
+
+    fn segment(
+        &self,
+        link: &Link,
+        flags: Flags,
+        opts: TcpOptions,
+        payload: &[u8],
+        cut: Segmentation,
+    ) -> (Vec<u8>, TxMeta) {
         let segment = Segment {
             src_port: self.our_port,
             dst_port: self.kernel_port,
@@ -275,7 +307,7 @@ impl Connection {
         tcp::fill_partial_checksum(&self.family.ours, &self.family.kernels, len, &mut bytes);
         let frame = link.frame(self.family, Proto::TCP, &bytes);
         let meta = offload(link, self.family, header_len, 16, cut);
-        link.send(&frame, meta);
+        (frame, meta)
     }
 
     /// The next segment of this connection that `wanted` makes something of.

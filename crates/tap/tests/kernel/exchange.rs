@@ -149,6 +149,14 @@ fn large_segments_both_ways(link: &mut Link, family: Family) {
     assert_eq!(got, sent);
     let end = conn.seq + sent.len() as u32;
     conn.expect(link, "an acknowledgment of all of it", |segment, _, _| (segment.ack == end).then_some(()));
+
+    // The same in pieces, from where they lie.
+    conn.seq += sent.len() as u32;
+    let sent: Vec<u8> = pattern(60_000).into_iter().rev().collect();
+    conn.send_gathered(link, &sent, Segmentation::Tcp(MSS), 4_096);
+    let mut got = vec![0; sent.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(got, sent);
 }
 
 #[test]

@@ -14,6 +14,30 @@ fn drain(store: &mut RingTx, queue: &mut TxQueue, at: u32, n: usize) -> Vec<u8> 
     out
 }
 
+/// The same by pieces; None when the store does not lend them.
+fn lent(store: &RingTx, queue: &mut TxQueue, at: u32, n: usize, places: usize) -> Option<Vec<u8>> {
+    let mut pieces = vec![&[][..]; places];
+    match store.lend(queue, at, n as u32, &mut pieces) {
+        0 => None,
+        count => Some(pieces[..count].concat()),
+    }
+}
+
+#[test]
+fn what_has_more_pieces_than_places_or_is_not_there_is_not_lent() {
+    let mut s = RingTx::new(8, 16, 1000);
+    let mut q = s.open(0).unwrap();
+    let all: Vec<u8> = (0..100).collect();
+    assert_eq!(lent(&s, &mut q, 0, 1, 4), None);
+    assert_eq!(s.write(&mut q, &all), 100);
+    s.consume(&mut q, 10);
+    assert_eq!(lent(&s, &mut q, 0, 54, 4).as_deref(), Some(&all[10..64]));
+    assert_eq!(lent(&s, &mut q, 0, 55, 4), None);
+    assert_eq!(lent(&s, &mut q, 40, 50, 4).as_deref(), Some(&all[50..]));
+    assert_eq!(lent(&s, &mut q, 40, 51, 4), None);
+    assert_eq!((lent(&s, &mut q, 90, 1, 4), lent(&s, &mut q, 3, 0, 4), lent(&s, &mut q, 0, 1, 0)), (None, None, None));
+}
+
 #[test]
 fn queues_are_small() {
     assert!(size_of::<TxQueue>() <= 24);
@@ -96,6 +120,9 @@ proptest! {
                     let from = a.min(model.len());
                     let to = (a + b).min(model.len()).max(from);
                     prop_assert_eq!(&drain(&mut s, q, a as u32, b)[..], &model[from..to]);
+                    let wanted = (b > 0 && a + b <= model.len()).then(|| &model[a..a + b]);
+                    let lent = lent(&s, q, a as u32, b, 20);
+                    prop_assert_eq!(lent.as_deref(), wanted);
                 }
             }
             prop_assert_eq!(s.len(&queues[which]) as usize, models[which].len());

@@ -30,6 +30,38 @@ fn large_pieces_are_handed_over_when_the_device_cuts_them() {
     assert!(w.sent - before < 1000, "{} packets", w.sent - before);
 }
 
+/// Every packet of a transfer with losses over a device that cuts, and how many were given to it in pieces.
+fn packets_of_a_transfer(gathers: bool) -> (Vec<Vec<u8>>, usize) {
+    let offloads = Offloads {
+        tso4: true,
+        tx_checksum: true,
+        trusted_link: true,
+        max_segmented_frame: 65_535,
+        ..Offloads::default()
+    };
+    let mut w = World::new(config(), offloads, ms(1));
+    let (a, b) = w.connect(ConnOptions::default());
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let log = seen.clone();
+    w.lose = std::boxed::Box::new(move |_, count, packet| {
+        log.borrow_mut().push(packet.to_vec());
+        count % 50 == 49
+    });
+    w.ends[0].sink.gathers = gathers;
+    let data = pattern(2 << 20);
+    assert!(w.transfer(0, a, b, &data, secs(60)) == data);
+    (seen.take(), w.ends[0].sink.gathered)
+}
+
+#[test]
+fn what_leaves_in_pieces_is_what_would_have_been_copied() {
+    let (copied, none) = packets_of_a_transfer(false);
+    let (gathered, some) = packets_of_a_transfer(true);
+    assert!(copied == gathered, "{} and {} packets", copied.len(), gathered.len());
+    assert_eq!(none, 0);
+    assert!(some > 20, "{some} packets in pieces");
+}
+
 #[test]
 fn a_response_carries_the_ack_of_its_request() {
     let mut w = World::new(config(), Offloads::default(), ms(1));
