@@ -235,7 +235,9 @@ impl<D: Dev, P: Probe> Sink for Ports<D, P> {
     fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
         let Some(Some(Port { dev, .. })) = self.slots.get_mut(usize::from(iface.0)) else { return };
         self.committed += 1;
+        self.probe.enter(Stage::DriverOut);
         dev.commit_gathered(head, body, meta);
+        self.probe.enter(Stage::StackOut);
     }
 }
 
