@@ -53,8 +53,8 @@ start() {
     await "$log" '"event":"ready"' "$!"
 }
 
-start ours "$client" --port tap:cw0 -a 10.77.0.2/24
-start theirs "$kernel" --kernel
+start tap-server "$client" --port tap:cw0 -a 10.77.0.2/24
+start veth-server "$kernel" --kernel
 
 gbit() {
     # shellcheck disable=SC2086
