@@ -86,7 +86,8 @@ impl Look {
 pub(crate) struct Payload<'b, B> {
     burst: &'b mut Burst<B>,
     at: usize,
-    front: u32,
+    /// How many bytes stand in the buffer before it.
+    pub(crate) front: u32,
     /// How many bytes it has.
     pub(crate) len: u32,
 }
@@ -95,13 +96,13 @@ impl<B: Buf> Payload<'_, B> {
     /// The size of the segments that a device has joined into it; 0 when it has not.
     #[inline(always)]
     pub(crate) fn segment_size(&self) -> u16 {
-        self.burst.meta(self.at).map_or(0, |meta| meta.segment_size)
+        self.burst.peek(self.at).map_or(0, |(_, meta)| meta.segment_size)
     }
 
-    /// The buffer, and how many bytes stand in it before the payload.
+    /// The buffer that it lies in.
     #[inline(always)]
-    pub(crate) fn take(self) -> Option<(B, u32)> {
-        Some((self.burst.take_buf(self.at)?, self.front))
+    pub(crate) fn take(self) -> Option<B> {
+        self.burst.take_buf(self.at)
     }
 
     /// The packet is of no more use.

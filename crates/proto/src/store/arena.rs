@@ -67,17 +67,20 @@ impl Arena {
     /// A chunk, followed by none.
     #[inline]
     pub(super) fn take(&mut self) -> Option<u32> {
-        let chunk = if self.free != NONE {
-            let chunk = self.free;
-            self.free = self.next[chunk as usize];
-            chunk
-        } else if (self.fresh as usize) < self.next.len() {
-            self.fresh += 1;
-            self.fresh - 1
-        } else {
-            return None;
-        };
-        self.next[chunk as usize] = NONE;
+        let chunk = self.free;
+        // NONE lies beyond the end: one question says both whether there is a free one and where its neighbour is written.
+        let Some(next) = self.next.get_mut(chunk as usize) else { return self.take_fresh() };
+        self.free = core::mem::replace(next, NONE);
+        self.available -= 1;
+        Some(chunk)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_fresh(&mut self) -> Option<u32> {
+        let chunk = self.fresh;
+        *self.next.get_mut(chunk as usize)? = NONE;
+        self.fresh += 1;
         self.available -= 1;
         Some(chunk)
     }

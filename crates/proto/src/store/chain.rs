@@ -242,10 +242,10 @@ impl<B: Buf> ChainRx<B> {
         let node = self.node_mut(i);
         let free = core::mem::replace(&mut node.next, NONE);
         node.at = position;
-        if let Some(forgotten) = node.buf.take() {
-            never_there(forgotten);
+        if node.buf.is_some() {
+            never_there(&mut node.buf);
         }
-        node.buf.insert(buf).narrow(front as usize, len as usize);
+        node.buf.get_or_insert(buf).narrow(front as usize, len as usize);
         self.free = free;
         self.available -= 1;
         if queue.head == NONE {
@@ -285,9 +285,9 @@ impl<B: Buf> ChainRx<B> {
 /// Drops what a free node held: nothing ever, but the compiler does not know.
 #[cold]
 #[inline(never)]
-fn never_there<B>(buf: B) {
+fn never_there<B>(buf: &mut Option<B>) {
     debug_assert!(false, "a free node holds a buffer");
-    drop(buf);
+    *buf = None;
 }
 
 #[cfg(test)]

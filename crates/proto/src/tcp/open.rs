@@ -55,14 +55,17 @@ pub(crate) fn on_plain<E: Env>(
     c.segs_in = c.segs_in.wrapping_add(1);
     ack::digest_plain(now, c, p, cx, seg);
     heard_plain(now, c, seg);
-    let (len, segment_size) = (payload.len, payload.segment_size());
+    let (front, len, segment_size) = (payload.front, payload.len, payload.segment_size());
     if len == 0 {
         payload.discard();
         return Ok(());
     }
-    text::learn_size(c, segment_size, len);
-    text::count(now, c, segment_size, len);
-    let Some((buf, front)) = payload.take() else { return Ok(()) };
+    if segment_size == 0 {
+        text::note(now, c, 0, len);
+    } else {
+        text::note_joined(now, c, segment_size, len);
+    }
+    let Some(buf) = payload.take() else { return Ok(()) };
     let kept = p.rx.append_part(&mut c.rx, buf, front, len);
     text::in_order(now, c, cx, seg.flags, kept, len)
 }
@@ -87,8 +90,7 @@ pub(crate) fn on_segment<E: Env>(
         if len == 0 {
             return Ok(());
         }
-        text::learn_size(c, meta.segment_size, len);
-        text::count(now, c, meta.segment_size, len);
+        text::note(now, c, meta.segment_size, len);
         let kept = p.rx.append(&mut c.rx, buf);
         return text::in_order(now, c, cx, seg.flags, kept, len);
     }

@@ -87,11 +87,25 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
 
 /// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
 #[inline(always)]
-pub(crate) fn learn_size<E: Env>(c: &mut Conn<E>, segment_size: u16, len: u32) {
+fn learn_size<E: Env>(c: &mut Conn<E>, segment_size: u16, len: u32) {
     let size = if segment_size == 0 { len } else { u32::from(segment_size) };
     if size > u32::from(c.rcv_mss) {
         c.rcv_mss = size.min(u32::from(c.our_mss.max(c.rcv_mss))) as u16;
     }
+}
+
+/// What a segment in order tells of its sender: see [`learn_size`] and [`count`].
+#[inline(always)]
+pub(crate) fn note<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, len: u32) {
+    learn_size(c, segment_size, len);
+    count(now, c, segment_size, len);
+}
+
+/// The same, of one that a device has joined.
+#[cold]
+#[inline(never)]
+pub(crate) fn note_joined<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, len: u32) {
+    note(now, c, segment_size, len);
 }
 
 /// Counts a segment with `len` bytes of payload, or as many as a device joined into it.
