@@ -46,20 +46,7 @@ impl Scenario for Iperf3Loopback {
     }
 
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
-        let system = |key: &str, about: &str, way| {
-            let note = SystemNote { key: key.into(), about: about.into(), ours: way != Way::Kernel, floor: false };
-            Box::new(Loopback { note, way }) as Box<dyn System>
-        };
-        vec![
-            system("clearway", "host on the server's core, both programs on the client's", Way::Apart),
-            system(
-                "clearway-spread",
-                "host and iperf3 server on the server's core, iperf3 client on the client's",
-                Way::Spread,
-            ),
-            system("cut-through", "as clearway-spread, bytes from program to program past the stack", Way::CutThrough),
-            system("kernel", "iperf3 server on the server's core, client on the client's", Way::Kernel),
-        ]
+        [Way::Apart, Way::Spread, Way::CutThrough, Way::Kernel].map(|way| way.system(measure)).into()
     }
 
     fn reference(&self) -> &'static str {
@@ -67,17 +54,53 @@ impl Scenario for Iperf3Loopback {
     }
 }
 
+/// Who carries the bytes over loopback, and what runs on which core.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Apart,
     Spread,
     CutThrough,
     Kernel,
 }
 
+/// What one run of iperf3 over loopback says.
+pub(crate) type Measure = fn(Way, &World<'_>, &Point) -> anyhow::Result<Measured>;
+
 struct Loopback {
     note: SystemNote,
     way: Way,
+    measure: Measure,
+}
+
+impl Way {
+    pub(crate) fn system(self, measure: Measure) -> Box<dyn System> {
+        let (key, about) = match self {
+            Way::Apart => ("clearway", "host on the server's core, both programs on the client's"),
+            Way::Spread => {
+                ("clearway-spread", "host and iperf3 server on the server's core, iperf3 client on the client's")
+            }
+            Way::CutThrough => ("cut-through", "as clearway-spread, bytes from program to program past the stack"),
+            Way::Kernel => ("kernel", "iperf3 server on the server's core, client on the client's"),
+        };
+        let note = SystemNote { key: key.into(), about: about.into(), ours: self != Way::Kernel, floor: false };
+        Box::new(Loopback { note, way: self, measure })
+    }
+
+    /// Runs iperf3's two programs this way; the client's report.
+    pub(crate) fn run(
+        self,
+        world: &World<'_>,
+        mtu: u64,
+        words: &str,
+    ) -> anyhow::Result<(serde_json::Value, Vec<String>)> {
+        let (near, far) = (&world.options.client_cores, &world.options.server_cores);
+        match self {
+            Way::Apart => over_host(world, mtu, (near, false), words),
+            Way::Spread => over_host(world, mtu, (far, false), words),
+            Way::CutThrough => over_host(world, mtu, (far, true), words),
+            Way::Kernel => over_kernel(world, mtu, words),
+        }
+    }
 }
 
 /// The documents' loopback chapter, with an MTU.
@@ -94,7 +117,7 @@ pub(crate) fn chapter(mtu: u64) -> Vec<String> {
 }
 
 /// Both programs over a host of ours; the client's report.
-pub(crate) fn over_host(
+fn over_host(
     world: &World<'_>,
     mtu: u64,
     (server_cores, cut_through): (&[usize], bool),
@@ -116,11 +139,7 @@ pub(crate) fn over_host(
 }
 
 /// Both programs over the kernel's loopback, which has this MTU where we may say so.
-pub(crate) fn over_kernel(
-    world: &World<'_>,
-    mtu: u64,
-    words: &str,
-) -> anyhow::Result<(serde_json::Value, Vec<String>)> {
+fn over_kernel(world: &World<'_>, mtu: u64, words: &str) -> anyhow::Result<(serde_json::Value, Vec<String>)> {
     let namespace = if Need::Root.missing(world.facts).is_none() { Some(Namespace::new(world.stop)?) } else { None };
     if let Some(namespace) = &namespace {
         namespace.ip(&format!("link set lo mtu {mtu}"), world.stop)?;
@@ -144,17 +163,14 @@ impl System for Loopback {
     }
 
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
-        let (near, far) = (&world.options.client_cores, &world.options.server_cores);
-        let words = "-C cubic";
-        let (report, programs) = match self.way {
-            Way::Apart => over_host(world, point.number, (near, false), words)?,
-            Way::Spread => over_host(world, point.number, (far, false), words)?,
-            Way::CutThrough => over_host(world, point.number, (far, true), words)?,
-            Way::Kernel => over_kernel(world, point.number, words)?,
-        };
-        let mut measured = Measured { programs, ..Measured::default() };
-        measured.set("gbit_per_second", received(&report)?);
-        measured.set("retransmits", report["end"]["sum_sent"]["retransmits"].as_f64());
-        Ok(measured)
+        (self.measure)(self.way, world, point)
     }
+}
+
+fn measure(way: Way, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
+    let (report, programs) = way.run(world, point.number, "-C cubic")?;
+    let mut measured = Measured { programs, ..Measured::default() };
+    measured.set("gbit_per_second", received(&report)?);
+    measured.set("retransmits", report["end"]["sum_sent"]["retransmits"].as_f64());
+    Ok(measured)
 }

@@ -1,9 +1,8 @@
 //! iperf3 sends datagrams at rates that nobody can hold.
 
-use crate::need::Need;
-use crate::report::{Axis, Better, Metric, Point, SystemNote};
+use crate::report::{Axis, Better, Metric, Point};
 use crate::scenario::{Measured, Scenario, System};
-use crate::scenarios::iperf3_loopback::{over_host, over_kernel};
+use crate::scenarios::iperf3_loopback::Way;
 use crate::world::{Options, World};
 
 pub(crate) struct UdpFlood;
@@ -51,19 +50,7 @@ impl Scenario for UdpFlood {
     }
 
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
-        let system = |key: &str, about: &str, way| {
-            let note = SystemNote { key: key.into(), about: about.into(), ours: way != Way::Kernel, floor: false };
-            Box::new(Flood { note, way }) as Box<dyn System>
-        };
-        vec![
-            system("clearway", "host on the server's core, both programs on the client's", Way::Apart),
-            system(
-                "clearway-spread",
-                "host and iperf3 server on the server's core, iperf3 client on the client's",
-                Way::Spread,
-            ),
-            system("kernel", "iperf3 server on the server's core, client on the client's", Way::Kernel),
-        ]
+        [Way::Apart, Way::Spread, Way::Kernel].map(|way| way.system(measure)).into()
     }
 
     fn reference(&self) -> &'static str {
@@ -71,50 +58,19 @@ impl Scenario for UdpFlood {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Apart,
-    Spread,
-    Kernel,
-}
-
-struct Flood {
-    note: SystemNote,
-    way: Way,
-}
-
-impl System for Flood {
-    fn note(&self) -> &SystemNote {
-        &self.note
-    }
-
-    fn needs(&self) -> Vec<Need> {
-        match self.way {
-            Way::Kernel => vec![Need::Program("iperf3", "iperf3")],
-            _ => vec![Need::Program("iperf3", "iperf3"), Need::Preload],
-        }
-    }
-
-    fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
-        let (near, far) = (&world.options.client_cores, &world.options.server_cores);
-        let words = format!("-u -b {} -l {DATAGRAM}", point.number);
-        let (report, programs) = match self.way {
-            Way::Apart => over_host(world, MTU, (near, false), &words)?,
-            Way::Spread => over_host(world, MTU, (far, false), &words)?,
-            Way::Kernel => over_kernel(world, MTU, &words)?,
-        };
-        let mut measured = Measured { programs, ..Measured::default() };
-        let end = &report["end"];
-        // The receiver counts for as long as it receives; what was lost is known to both.
-        let (sent, received) = (&end["sum_sent"], &end["sum_received"]);
-        measured.set("sent_gbit", sent["bits_per_second"].as_f64().map(|bits| bits / 1e9));
-        measured.set("received_gbit", received["bits_per_second"].as_f64().map(|bits| bits / 1e9));
-        measured.set("lost_percent", received["lost_percent"].as_f64());
-        measured.set("jitter_us", received["jitter_ms"].as_f64().map(|ms| ms * 1e3));
-        anyhow::ensure!(
-            measured.values.contains_key("received_gbit"),
-            "this iperf3 does not say what arrived: take 3.12 or later"
-        );
-        Ok(measured)
-    }
+fn measure(way: Way, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
+    let (report, programs) = way.run(world, MTU, &format!("-u -b {} -l {DATAGRAM}", point.number))?;
+    let mut measured = Measured { programs, ..Measured::default() };
+    let end = &report["end"];
+    // The receiver counts for as long as it receives; what was lost is known to both.
+    let (sent, received) = (&end["sum_sent"], &end["sum_received"]);
+    measured.set("sent_gbit", sent["bits_per_second"].as_f64().map(|bits| bits / 1e9));
+    measured.set("received_gbit", received["bits_per_second"].as_f64().map(|bits| bits / 1e9));
+    measured.set("lost_percent", received["lost_percent"].as_f64());
+    measured.set("jitter_us", received["jitter_ms"].as_f64().map(|ms| ms * 1e3));
+    anyhow::ensure!(
+        measured.values.contains_key("received_gbit"),
+        "this iperf3 does not say what arrived: take 3.12 or later"
+    );
+    Ok(measured)
 }
