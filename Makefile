@@ -14,6 +14,9 @@ PACKAGES := \
 	libdpdk-dev dpdk-dev liburing-dev \
 	qemu-system-x86 busybox-static
 
+# Only tests use these: the lab's page is looked at in a browser.
+TEST_PACKAGES := chromium fonts-dejavu-core
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
 
@@ -23,6 +26,7 @@ help: ## Say what can be made
 setup: ## Install missing Debian packages and check cargo
 	@scripts/setup.sh $(PACKAGES)
 
+test: PACKAGES += $(TEST_PACKAGES)
 test: setup ## Run every gate: format, lints, layers, tests, simulation, documents
 	@cargo xtask ci --keep-going
 

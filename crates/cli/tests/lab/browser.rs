@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::world::{CLEARWAY, Folder};
 
-/// The browser. It is large, so no list of ours has it, and a machine without it says so.
+/// The browser. `make test` installs it; a machine that cannot have it says so.
 const BROWSER: &str = "chromium";
 
 /// Looks at the page from inside: texts that lie on each other, texts cut off at the edges of a picture, and colours.
