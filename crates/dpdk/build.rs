@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
     };
     let mut build = cc::Build::new();
-    build.files(["c/shim.c", "c/gate.c"]).includes(&dpdk.include_paths).include("c");
+    build.files(["c/shim.c", "c/gate.c", "c/peers.c"]).includes(&dpdk.include_paths).include("c");
     // pkg-config's list of paths leaves this flag out, which every header of DPDK relies on.
     build.flag("-include").flag("rte_config.h");
     match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {

@@ -2,6 +2,7 @@
 
 #define _GNU_SOURCE
 #include "gate.h"
+#include "peers.h"
 #include "shim.h"
 
 #include <errno.h>
@@ -78,7 +79,7 @@ int cw_start(int argc, char **argv)
 	}
 	if (rte_eal_init(argc, argv) < 0)
 		return -rte_errno;
-	return 0;
+	return peers_start();
 }
 
 static int port_of(const char *name, uint16_t *port)
@@ -340,10 +341,21 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 	await_deferred();
 	(void)rte_eth_dev_close(port);
 	gates_close(port);
+	peers_close(port);
 	if (device != NULL)
 		(void)rte_dev_remove(device);
 	for (uint16_t i = 0; i < count; i++)
 		rte_mempool_free(pools[i]);
+}
+
+void cw_peers_at(uint16_t port, const char *socket)
+{
+	peers_open(port, socket);
+}
+
+uint32_t cw_peers_cut_off(uint16_t port)
+{
+	return peers_cut_off(port);
 }
 
 int cw_set_mtu(uint16_t port, uint16_t mtu)

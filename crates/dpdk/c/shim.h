@@ -115,6 +115,9 @@ const char *cw_version(void);
 
 int cw_probe(const char *devargs, const char *name, uint16_t *port);
 int cw_info(uint16_t port, struct cw_info *info);
+/* The socket at which the device meets peers that share memory with it; said before it is opened. */
+void cw_peers_at(uint16_t port, const char *socket);
+uint32_t cw_peers_cut_off(uint16_t port);
 int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct cw_ready *ready);
 void cw_close(uint16_t port, void **pools, uint16_t count);
 int cw_restart(uint16_t port, int ran);

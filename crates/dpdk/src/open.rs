@@ -19,6 +19,9 @@ use crate::{eal, explain};
 /// Queues that an end of memif has at most.
 const MEMIF_QUEUES: usize = 256;
 
+/// Where an end of memif is met when nothing is said: so its driver has it.
+const MEMIF_SOCKET: &str = "/run/memif.sock";
+
 /// The MTU of a device that says none.
 const USUAL_MTU: usize = 1_500;
 
@@ -111,6 +114,10 @@ pub fn open(spec: &DpdkSpec, cores: usize, share: Share) -> Result<Vec<DpdkFd>, 
     }
     let wanted = u16::try_from(queues).unwrap_or(u16::MAX).min(info.max_rx_queues).min(info.max_tx_queues).max(1);
     let config = configure(spec, &info, mtu, wanted, !is_devices_own);
+    if let Some(socket) = met_at(spec) {
+        // The words came through a check that lets no zero byte pass.
+        found.meets_peers_at(&CString::new(socket).unwrap_or_default());
+    }
     let (device, ready) = found.open(&config).map_err(|(error, call)| explain::not_set_up(spec, &call, error))?;
     // A driver whose way of spreading is not known to be ours is helped by software, as if it had none.
     let has_rss = ready.got & ability::RSS != 0 && device.set_rss(info.reta_size, ready.rx_queues).is_ok();
@@ -275,6 +282,16 @@ fn clear_way(spec: &DpdkSpec) -> Result<(), DevError> {
         // It went by itself, or may not be asked; the driver will say what it thinks of it.
         Err(_) => Ok(()),
     }
+}
+
+/// The socket, a path or an abstract name, at which the device meets a peer whose memory it maps, if it does.
+fn met_at(spec: &DpdkSpec) -> Option<&str> {
+    if spec.device.starts_with("net_memif") {
+        // The memory is that of the end that connects; its own driver seals it.
+        let ours = spec.arg("role") != Some("server");
+        return if ours { None } else { Some(spec.arg("socket").unwrap_or(MEMIF_SOCKET)) };
+    }
+    spec.arg("iface").filter(|_| spec.device.starts_with("net_vhost"))
 }
 
 /// The path of the socket on which the device waits for its peer, if it does.

@@ -534,12 +534,13 @@ impl Dev for DpdkQueue {
         self.device.link()
     }
 
-    /// What the driver has counted that is not nothing.
+    /// What the driver has counted, and we of its peers, that is not nothing.
     fn driver_counters(&self) -> Vec<(String, u64)> {
         if self.core != 0 {
             return Vec::new();
         }
         let mut counters = self.device.xstats();
+        counters.push(("peers_cut_off".to_owned(), u64::from(self.device.peers_cut_off())));
         counters.retain(|(_, count)| *count > 0);
         counters
     }

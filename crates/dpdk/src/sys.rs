@@ -125,6 +125,12 @@ impl Found {
         check(unsafe { cw_set_mac(self.port, mac.as_ptr()) }).map(drop)
     }
 
+    /// Its peers, who share memory with it, are met at this socket.
+    pub(crate) fn meets_peers_at(&self, socket: &CStr) {
+        // SAFETY: the shim copies the string, which ends with zero.
+        unsafe { cw_peers_at(self.port, socket.as_ptr()) }
+    }
+
     /// Sets it up and starts it. On failure, the name of the call that failed.
     pub(crate) fn open(self, config: &Config) -> Result<(Arc<Device>, Ready), (io::Error, String)> {
         let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,6 +266,12 @@ impl Device {
         // SAFETY: `stats` is a struct of the shim's layout. When the call fails it stays as it is.
         let _ = unsafe { cw_stats(self.port, &raw mut stats) };
         stats
+    }
+
+    /// Peers that were cut off because they took back memory that they had shared.
+    pub(crate) fn peers_cut_off(&self) -> u32 {
+        // SAFETY: any thread may ask.
+        unsafe { cw_peers_cut_off(self.port) }
     }
 
     /// Every counter that the driver has, by its name there.

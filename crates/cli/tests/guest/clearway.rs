@@ -136,9 +136,13 @@ impl Process {
         }
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
     /// Ends it as a service manager does; it has to end well. The last JSON that it said.
     pub(crate) fn stop(mut self) -> Value {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).unwrap();
+        self.signal(Signal::SIGTERM);
         let (status, last) = self.wait();
         assert!(status.success(), "{}: {status}: {}", self.what, self.text());
         last

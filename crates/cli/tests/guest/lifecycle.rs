@@ -23,14 +23,14 @@ fn count(variable: &str, usually: u32) -> u32 {
 }
 
 /// One queue of a device in this process.
-struct Wire {
-    port: Port,
-    burst: Burst<PoolBuf>,
+pub(crate) struct Wire {
+    pub(crate) port: Port,
+    pub(crate) burst: Burst<PoolBuf>,
     began: Clock,
 }
 
 impl Wire {
-    fn open(name: &str) -> Wire {
+    pub(crate) fn open(name: &str) -> Wire {
         let spec: PortSpec = name.parse().unwrap();
         let opened = clearway_ports::open_queues(&[spec], None, &Wrap::default(), 1);
         let queue = opened.unwrap_or_else(|error| panic!("{error}")).pop().unwrap().pop().unwrap();
@@ -38,12 +38,12 @@ impl Wire {
         Wire { port: queue.into_port(&pool).unwrap(), burst: Burst::new(), began: Clock::now() }
     }
 
-    fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::ZERO + Duration::from_nanos(self.began.elapsed().as_nanos() as u64)
     }
 
     /// Buffers of the driver's that nobody holds.
-    fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.port.driver_buffers().unwrap().free
     }
 }

@@ -3,12 +3,15 @@
 
 mod archive;
 mod clearway;
+mod front;
 mod hostile;
 mod image;
 mod lifecycle;
+mod link;
 mod machine;
 #[path = "../common/preload.rs"]
 mod preload;
 #[path = "../common/skip.rs"]
 mod skip;
 mod wire;
+mod withdraw;

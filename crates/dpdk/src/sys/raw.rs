@@ -158,6 +158,8 @@ unsafe extern "C" {
     pub(super) fn cw_version() -> *const c_char;
     pub(super) fn cw_probe(devargs: *const c_char, name: *const c_char, port: *mut u16) -> c_int;
     pub(super) fn cw_info(port: u16, info: *mut Info) -> c_int;
+    pub(super) fn cw_peers_at(port: u16, socket: *const c_char);
+    pub(super) fn cw_peers_cut_off(port: u16) -> u32;
     pub(super) fn cw_open(port: u16, config: *const Config, pools: *mut *mut c_void, ready: *mut RawReady) -> c_int;
     pub(super) fn cw_close(port: u16, pools: *mut *mut c_void, count: u16);
     pub(super) fn cw_restart(port: u16, ran: c_int) -> c_int;
