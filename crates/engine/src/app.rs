@@ -18,6 +18,12 @@ pub trait App<E: Env> {
     /// Called in every turn, after packets and timers, before anything is sent: takes [`Stack::next_event`] until there is none.
     fn on_events(&mut self, time: Time, stack: &mut Stack<E>);
 
+    /// Called in every turn, after what there was to send has been handed to the ports.
+    #[inline]
+    fn on_sent(&mut self, stack: &mut Stack<E>) {
+        let _ = stack;
+    }
+
     /// Called in every turn before [`App::on_events`]: how long the turns that had work took so far, for applications that tell how busy their core is.
     #[inline]
     fn on_turn(&mut self, busy: Duration) {

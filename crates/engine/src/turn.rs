@@ -310,6 +310,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         self.ports.probe.enter(Stage::DriverOut);
         let flushed = self.ports.flush();
         self.ports.probe.enter(Stage::Other);
+        self.app.on_sent(&mut self.stack);
         let mut deadline = self.stack.next_deadline().min(self.app.next_deadline()).min(flushed);
         if unsent && !sent {
             deadline = deadline.min(time.now + PORT_FULL_PAUSE);

@@ -4,6 +4,7 @@ mod branch;
 mod close;
 mod datagram;
 mod facts;
+mod hold;
 mod info;
 mod joints;
 mod lane;
@@ -45,6 +46,7 @@ use crate::worker::Worker;
 
 use branch::{Branch, MAX_BRANCHES};
 use datagram::Datagrams;
+use hold::When;
 use joints::{Ends, Joint, Leavers};
 use listener::Listening;
 use relay::{MAX_RELAYS, Relay};
@@ -118,6 +120,9 @@ pub struct Sessions {
     leavers: Leavers,
     scratch: Box<[u8]>,
     had_work: bool,
+    /// When this turn began, and whether the bell of any process was held at the end of the last one.
+    now: Instant,
+    holds_bells: bool,
     report: SessionsReport,
 }
 
@@ -165,6 +170,8 @@ impl Sessions {
             leavers: Leavers::default(),
             scratch: vec![0; datagram::SCRATCH].into_boxed_slice(),
             had_work: false,
+            now: Instant::ZERO,
+            holds_bells: false,
             report: SessionsReport::default(),
         })
     }
@@ -188,15 +195,29 @@ impl Sessions {
         self.table.get(handle).filter(|s| Arc::ptr_eq(&s.program, program)).map(|_| handle)
     }
 
-    /// Leaves a mark for every process that has the session.
+    /// Leaves a mark for every process that has the session. Those that sleep are woken at the end of the turn.
     fn tell(&mut self, handle: Handle<Session>, what: u32) {
+        self.tell_when(handle, what, When::Now);
+    }
+
+    /// As [`Sessions::tell`], for what may wait a moment.
+    fn tell_when(&mut self, handle: Handle<Session>, what: u32, when: When) {
         let Sessions { table, lanes, report, .. } = self;
         let Some(session) = table.get(handle) else { return };
         for process in &session.subscribers {
             if let Some(lane) = lanes.iter_mut().find(|lane| lane.process == *process) {
-                lane.leave(Message { session: session.id, what, aux: 0 });
+                lane.leave(Message { session: session.id, what, aux: 0 }, when);
                 report.events += 1;
             }
+        }
+    }
+
+    /// What the processes that have the session were told already waits no longer.
+    fn hurry(&mut self, handle: Handle<Session>) {
+        let Sessions { table, lanes, .. } = self;
+        let Some(session) = table.get(handle) else { return };
+        for lane in lanes.iter_mut().filter(|lane| session.subscribers.contains(&lane.process)) {
+            lane.hold.hurry();
         }
     }
 
@@ -256,10 +277,25 @@ impl Sessions {
         }
     }
 
+    /// Wakes the processes whose bells are not held.
     fn ring_bells(&mut self) {
+        self.holds_bells = false;
         for lane in &mut self.lanes {
-            self.report.bells += u64::from(lane.ring());
+            self.report.bells += u64::from(lane.ring(self.now));
+            self.holds_bells |= lane.hold.has_news();
         }
+    }
+
+    /// Wakes all that there is news for: nobody may come back to ring the bells that are held.
+    fn ring_all_bells(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.hold.hurry());
+        self.ring_bells();
+    }
+
+    /// When a bell that is held must be rung.
+    fn bells_deadline(&self) -> Instant {
+        let ends = self.lanes.iter().filter(|_| self.holds_bells).filter_map(|lane| lane.hold.ends_at());
+        ends.min().unwrap_or(Instant::NEVER)
     }
 }
 
@@ -304,6 +340,7 @@ impl App<HostEnv> for Sessions {
     }
 
     fn on_events(&mut self, time: Time, stack: &mut HostStack) {
+        self.now = time.now;
         self.had_work = self.take_messages(time, stack);
         for handle in std::mem::take(&mut self.unfinished) {
             self.had_work = true;
@@ -315,12 +352,16 @@ impl App<HostEnv> for Sessions {
         }
         self.had_work |= !self.unpassed.is_empty();
         self.tell_roomy(stack);
+    }
+
+    /// Bells are rung last: a process that is woken on this core may take it at once, and what it waits for should be on its way by then.
+    fn on_sent(&mut self, stack: &mut HostStack) {
         self.cut_hostile(stack);
         self.ring_bells();
     }
 
     fn next_deadline(&self) -> Instant {
-        self.passing_deadline()
+        self.passing_deadline().min(self.bells_deadline())
     }
 
     fn had_work(&self) -> bool {
@@ -328,6 +369,7 @@ impl App<HostEnv> for Sessions {
     }
 
     fn may_sleep(&mut self) -> bool {
+        self.ring_all_bells();
         sleep::about_to_sleep(self.house.page.sleeps(self.index));
         !self.mailbox.has_jobs()
             && self.unfinished.is_empty()

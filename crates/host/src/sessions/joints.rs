@@ -11,6 +11,7 @@ use clearway_proto::ConnId;
 use clearway_shm::layout::event;
 use clearway_wire::Endpoint;
 
+use super::hold::When;
 use super::{HostStack, Session, Sessions, What};
 use crate::store::{Liar, pass};
 
@@ -155,10 +156,10 @@ impl Sessions {
                 }
             }
         };
-        let tell_reader = moved > 0 && rx.kick();
+        let tell_reader = (moved > 0 && rx.kick()).then(|| When::for_bytes(rx.fill(), rx.place().limit));
         self.report.passed += u64::from(moved);
-        if tell_reader {
-            self.tell(peer, event::READABLE);
+        if let Some(when) = tell_reader {
+            self.tell_when(peer, event::READABLE, when);
         }
         if writer_waits {
             self.tell(handle, event::WRITABLE);

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use clearway_base::Instant;
 use clearway_shm::bell::Ringer;
 use clearway_shm::layout::Message;
 use clearway_shm::{Bell, Hostile, LaneView, RingConsumer, RingProducer, sleep};
 
+use super::hold::{Hold, When};
 use crate::program::Program;
 
 /// One process as this worker reaches it.
@@ -19,8 +21,7 @@ pub(crate) struct Lane {
     bell: Arc<Ringer>,
     /// What the process rings when this worker sleeps; nobody else's.
     pub(super) our_bell: Bell,
-    // Events were left since the bell was last thought of.
-    has_news: bool,
+    pub(super) hold: Hold,
 }
 
 impl Lane {
@@ -31,22 +32,31 @@ impl Lane {
         (requests, events): (RingConsumer, RingProducer),
         (bell, our_bell): (Arc<Ringer>, Bell),
     ) -> Lane {
-        Lane { process, program, view, requests, events, bell, our_bell, has_news: false }
+        Lane { process, program, view, requests, events, bell, our_bell, hold: Hold::new() }
     }
 
     /// Leaves an event. When there is no room the process is told to look at everything.
-    pub(super) fn leave(&mut self, message: Message) {
-        self.has_news = true;
+    pub(super) fn leave(&mut self, message: Message, when: When) {
+        self.hold.add(when);
         if self.events.push(message).is_err() {
             self.view.overflow.store(1, Ordering::Release);
         }
     }
 
-    /// Wakes the process, if it sleeps and there is news. True: its bell was rung.
-    pub(super) fn ring(&mut self) -> bool {
-        if !std::mem::take(&mut self.has_news) || !sleep::is_asleep(&self.view.sleepers) {
+    /// Wakes the process, if it sleeps and there is news that waits no longer. True: its bell was rung.
+    pub(super) fn ring(&mut self, now: Instant) -> bool {
+        if !self.hold.has_news() {
             return false;
         }
+        // All news was left before this look. Who does not sleep now looks at its ring before it does, so no bell is owed for any of it.
+        if !sleep::is_asleep(&self.view.sleepers) {
+            self.hold.heard();
+            return false;
+        }
+        if self.hold.ends_at().is_some_and(|end| now < end) {
+            return false;
+        }
+        self.hold.rung(now);
         self.bell.ring();
         true
     }

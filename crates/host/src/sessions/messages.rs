@@ -33,6 +33,9 @@ impl Sessions {
                     Ok(Some(message)) => {
                         any = true;
                         self.report.messages += 1;
+                        if message.what == request::WROTE {
+                            lane.hold.wrote();
+                        }
                         let program = Arc::clone(&self.lanes[at].program);
                         match self.find(&program, message.session) {
                             Some(handle) => self.on_message(time, stack, handle, message),

@@ -12,6 +12,7 @@ use clearway_shm::layout::{event, state};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
+use super::hold::When;
 use super::verbs::{conn_options, gone};
 use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, of_failure, refuse};
@@ -137,8 +138,9 @@ impl Sessions {
             news |= event::STATE | event::WRITABLE;
             self.offer(stack, handle);
         }
+        let arrived = if what.has(ConnEvents::READABLE) { self.arrived(stack, handle, conn) } else { None };
         let Some(session) = self.table.get_mut(handle) else { return };
-        if what.has(ConnEvents::READABLE) && stack.queues(conn).is_some_and(|(rx, _)| rx.kick()) {
+        if arrived.is_some() {
             news |= event::READABLE;
         }
         if what.has(ConnEvents::URGENT) {
@@ -158,12 +160,27 @@ impl Sessions {
             session.set_state(state::CLOSED);
             news |= event::STATE;
         }
-        if news != 0 {
-            self.tell(handle, news);
+        match news {
+            0 => {}
+            event::READABLE => self.tell_when(handle, news, arrived.unwrap_or(When::Now)),
+            _ => self.tell(handle, news),
         }
         if what.has(ConnEvents::FAILED) || what.has(ConnEvents::CLOSED) {
             self.unjoin(stack, handle);
         }
+    }
+
+    /// More bytes are there. Some: the process must be told, and how soon. One that was told already is woken when its FIFO is half full.
+    fn arrived(&mut self, stack: &mut HostStack, handle: Handle<Session>, conn: ConnId) -> Option<When> {
+        let (rx, _) = stack.queues(conn)?;
+        let when = || When::for_bytes(rx.fill(), rx.place().limit);
+        if rx.kick() {
+            return Some(when());
+        }
+        if self.holds_bells && when() == When::Now {
+            self.hurry(handle);
+        }
+        None
     }
 
     /// Our side ends behind what the process has written.

@@ -52,7 +52,7 @@ impl Sessions {
         for listener in listeners {
             self.recover_waiting(listener);
         }
-        self.ring_bells();
+        self.ring_all_bells();
     }
 
     /// Makes a session; datagram sessions have their FIFOs at once.

@@ -1,0 +1,96 @@
+//! How soon a process is woken.
+//!
+//! Who reads in bulk and is woken for each burst finds little, sleeps again, and on a core that it shares with this worker takes it in the midst of the stream:
+//! tens of thousands of times a second. So its bell is held for a moment, while bytes gather. A bell is held only for one that has not written for a
+//! while: who asks and waits for answers is woken at once.
+//!
+//! No bell is held for ever. [`super::Sessions::ring_bells`] asks at the end of every turn; [`Hold::ends_at`] is among the worker's deadlines, so there is a turn
+//! when the time is over; and before the worker sleeps all that are held are rung.
+
+use clearway_base::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
+
+/// A bell is held until so long after the last one. Half a FIFO of the usual size fills in that time at 80 Gbit/s.
+pub(super) const GAP: Duration = Duration::from_micros(50);
+
+/// A process reads in bulk when it was woken so often and has not written meanwhile. Answers longer than a FIFO do not come in fewer portions.
+const BELLS: u8 = 8;
+
+/// Less than this is read sooner than a bell that is rung later is worth.
+const PORTION: u32 = 16 << 10;
+
+/// How soon a process is to hear of something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum When {
+    /// It reads in bulk, perhaps, and more bytes may come.
+    Soon,
+    /// At the end of this turn.
+    Now,
+}
+
+impl When {
+    /// For bytes in a receive FIFO: as many as make a portion, and as leave the sender room for more.
+    pub(super) fn for_bytes(unread: u32, limit: u32) -> When {
+        match (PORTION..limit / 2).contains(&unread) {
+            true => When::Soon,
+            false => When::Now,
+        }
+    }
+}
+
+/// What one process was not woken for yet.
+#[derive(Debug)]
+pub(super) struct Hold {
+    news: Option<When>,
+    rung_at: Instant,
+    // Bells since the process wrote last, up to `BELLS`.
+    bells: u8,
+}
+
+impl Hold {
+    /// No news.
+    pub(super) fn new() -> Hold {
+        Hold { news: None, rung_at: Instant::ZERO, bells: 0 }
+    }
+
+    /// There is something to hear of.
+    pub(super) fn add(&mut self, when: When) {
+        self.news = self.news.max(Some(when));
+    }
+
+    /// What there is to hear of waits no longer.
+    pub(super) fn hurry(&mut self) {
+        if self.news.is_some() {
+            self.news = Some(When::Now);
+        }
+    }
+
+    /// The process wrote: it may wait for an answer.
+    pub(super) fn wrote(&mut self) {
+        self.bells = 0;
+    }
+
+    /// There is something that the process was not woken for.
+    pub(super) fn has_news(&self) -> bool {
+        self.news.is_some()
+    }
+
+    /// Until when its bell is held; None: it is not.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        (self.news == Some(When::Soon) && self.bells >= BELLS).then(|| self.rung_at + GAP)
+    }
+
+    /// It hears of everything without being woken.
+    pub(super) fn heard(&mut self) {
+        self.news = None;
+    }
+
+    /// It is woken.
+    pub(super) fn rung(&mut self, now: Instant) {
+        self.news = None;
+        self.rung_at = now;
+        self.bells = (self.bells + 1).min(BELLS);
+    }
+}
