@@ -7,7 +7,7 @@ const START: Instant = Instant::from_nanos(1_000_000_000);
 fn woken(hold: &mut Hold, times: u8) -> Instant {
     let mut now = START;
     for _ in 0..times {
-        now = now + GAP;
+        now += GAP;
         hold.add(When::Soon);
         assert!(hold.ends_at().is_none_or(|end| end <= now), "it waits no longer than the gap");
         hold.rung(now);
