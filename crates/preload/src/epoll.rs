@@ -89,7 +89,7 @@ impl Set {
     }
 
     /// The client puts members of its own into the kernel's set, which only it may see: nobody else waits there any more.
-    fn wait_for_waiting(&self) {
+    pub(crate) fn wait_for_waiting(&self) {
         let until = Instant::now() + WAKING;
         while self.waiting().threads > 0 && Instant::now() < until {
             std::thread::yield_now();
@@ -114,6 +114,31 @@ impl Set {
             // SAFETY: takes a member out of a set.
             unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, bell.as_raw_fd(), std::ptr::null_mut()) };
         }
+    }
+}
+
+/// A thread that is about to wait in the kernel for a set without members of Clearway, together with other things.
+pub(crate) struct Visit<'a> {
+    set: &'a Set,
+    epfd: c_int,
+}
+
+impl<'a> Visit<'a> {
+    /// None: it shall not, for the set has members of Clearway by now.
+    pub(crate) fn begin(set: &'a Set, epfd: c_int) -> Option<Visit<'a>> {
+        // Made only then: it leaves when it is dropped.
+        set.enter().then(|| Visit { set, epfd })
+    }
+
+    /// The set has members of Clearway since: what the kernel found there may be the bell, and is to be asked for anew.
+    pub(crate) fn was_rung(&self) -> bool {
+        self.set.inner().is_some()
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.set.leave(self.epfd);
     }
 }
 

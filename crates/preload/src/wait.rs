@@ -8,7 +8,8 @@ use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use smallvec::SmallVec;
 
 use crate::cancel::while_blocked;
-use crate::errno::{Answer, fail};
+use crate::epoll::{Set, Visit};
+use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, interpose};
 use crate::object::{Object, TABLE};
 use crate::process;
@@ -108,21 +109,86 @@ fn wait(
     mask: Option<u64>,
     take: impl FnMut(usize, u16),
 ) -> Inside<usize> {
-    let mut entries: SmallVec<[PollEntry<'_>; FEW]> = wanted
-        .iter()
-        .zip(holds)
-        .map(|(&(fd, events), held)| PollEntry { target: target(held.as_ref(), fd), events, found: 0 })
-        .collect();
-    if entries.iter().all(|entry| matches!(entry.target, Target::Kernel(_))) {
-        return None;
-    }
-    let client = process::client()?;
     let mut take = take;
-    Some(while_blocked(|| wait_for(client, &mut entries, limit, mask)).inspect(|_| {
-        for (at, entry) in entries.iter().enumerate() {
-            take(at, entry.found);
+    // A time that no clock shows is never.
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut left = limit;
+    loop {
+        let visits = visits(holds, wanted, left);
+        let entry = |at: usize, (fd, events)| {
+            // Who visits a set asks the kernel, whatever has joined the set since.
+            let target = if visits[at].is_some() { Target::Kernel(fd) } else { target(holds[at].as_ref(), fd) };
+            PollEntry { target, events, found: 0 }
+        };
+        let mut entries: SmallVec<[PollEntry<'_>; FEW]> =
+            wanted.iter().enumerate().map(|(at, &wish)| entry(at, wish)).collect();
+        let answer = match entries.iter().all(|entry| matches!(entry.target, Target::Kernel(_))) {
+            true if visits.iter().all(Option::is_none) => return None,
+            true => while_blocked(|| wait_in_kernel(&mut entries, wanted, left, mask)),
+            false => {
+                let client = process::client()?;
+                while_blocked(|| wait_for(client, &mut entries, left, mask))
+            }
+        };
+        if answer.is_err() || !visits.iter().flatten().any(Visit::was_rung) {
+            return Some(answer.inspect(|_| {
+                for (at, entry) in entries.iter().enumerate() {
+                    take(at, entry.found);
+                }
+            }));
         }
-    }))
+        drop(entries);
+        drop(visits);
+        sets(holds).for_each(|(_, set)| set.wait_for_waiting());
+        left = limit.map(|limit| until.map_or(limit, |until| until.saturating_duration_since(Instant::now())));
+    }
+}
+
+/// The sets among the objects, and where they stand.
+fn sets(holds: &Holds) -> impl Iterator<Item = (usize, &Set)> {
+    holds.iter().enumerate().filter_map(|(at, held)| match held.as_deref() {
+        Some(Object::Set(set)) => Some((at, set)),
+        _ => None,
+    })
+}
+
+/// Sets that are the kernel's alone as yet: while a thread waits for one, it is woken when the first socket of Clearway joins. Nobody visits who does not wait.
+fn visits<'a>(
+    holds: &'a Holds,
+    wanted: &[(c_int, u16)],
+    limit: Option<Duration>,
+) -> SmallVec<[Option<Visit<'a>>; FEW]> {
+    let mut visits: SmallVec<[Option<Visit<'a>>; FEW]> = wanted.iter().map(|_| None).collect();
+    if limit != Some(Duration::ZERO) {
+        sets(holds).for_each(|(at, set)| visits[at] = Visit::begin(set, wanted[at].0));
+    }
+    visits
+}
+
+/// The kernel's wait, by the system call, so that no thread is cancelled in the midst of our own frames.
+fn wait_in_kernel(
+    entries: &mut [PollEntry<'_>],
+    wanted: &[(c_int, u16)],
+    limit: Option<Duration>,
+    mask: Option<u64>,
+) -> Answer<usize> {
+    let mut fds: SmallVec<[pollfd; FEW]> =
+        wanted.iter().map(|&(fd, events)| pollfd { fd, events: events as i16, revents: 0 }).collect();
+    let limit = limit.map(|limit| timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let (limit, mask) = (limit.as_ref(), mask.as_ref());
+    // SAFETY: the pointers are to live values of the layout that the kernel expects, or null.
+    let found = check(unsafe {
+        let limit = limit.map_or(std::ptr::null(), std::ptr::from_ref);
+        let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
+        libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), limit, mask, size_of::<u64>()) as c_int
+    })?;
+    for (entry, fd) in entries.iter_mut().zip(&fds) {
+        entry.found = fd.revents as u16;
+    }
+    Ok(found as usize)
 }
 
 /// # Safety

@@ -250,6 +250,46 @@ static void joined_early(void)
 	close(fd);
 }
 
+/* What a thread polls that sleeps already: a set without members, and perhaps a socket to which nothing comes. */
+static struct pollfd polled[2];
+
+static void *polls(void *count)
+{
+	int found = poll(polled, *(nfds_t *)count, 20000);
+
+	printf("a thread that polled already: %d, %x\n", found, polled[0].revents & POLLIN);
+	return NULL;
+}
+
+/* A socket joins a set that a thread polls, alone or beside a socket. */
+static void polled_early(int beside)
+{
+	pthread_t waiter, sender;
+	int ends[2], others[2];
+	nfds_t count = 1 + beside;
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = 78}, out[2];
+	int own = epoll_create1(0);
+
+	pair(ends);
+	pair(others);
+	polled[0] = (struct pollfd){.fd = own, .events = POLLIN};
+	polled[1] = (struct pollfd){.fd = others[0], .events = POLLIN};
+	pthread_create(&waiter, NULL, polls, &count);
+	usleep(20000);
+	if (epoll_ctl(own, EPOLL_CTL_ADD, ends[0], &event))
+		die("join");
+	pthread_create(&sender, NULL, sends_late, &ends[1]);
+	pthread_join(waiter, NULL);
+	pthread_join(sender, NULL);
+	int found = epoll_wait(own, out, 2, 10000);
+	printf("and then: %d with %lu\n", found, (unsigned long)out[0].data.u64);
+	close(ends[0]);
+	close(ends[1]);
+	close(others[0]);
+	close(others[1]);
+	close(own);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -260,5 +300,7 @@ int main(int argc, char **argv)
 	nested();
 	joined_late();
 	joined_early();
+	polled_early(0);
+	polled_early(1);
 	return 0;
 }
