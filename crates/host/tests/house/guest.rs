@@ -270,6 +270,25 @@ impl Guest {
         }
     }
 
+    /// Lies down without waiting: from now on the worker rings when there are bytes for `sock`.
+    pub(crate) fn lie_down(&self, sock: &Sock) {
+        self.take_events();
+        sock.rx.as_ref().unwrap().attend();
+        sleep::about_to_sleep(&self.lane.sleepers);
+    }
+
+    /// Whether its bell rings.
+    pub(crate) fn is_rung(&self) -> bool {
+        let mut fds = [PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() > 0
+    }
+
+    /// After [`Guest::lie_down`]: up again, with a bell that is silent.
+    pub(crate) fn get_up(&self) {
+        sleep::awake(&self.lane.sleepers);
+        self.bell.silence();
+    }
+
     /// Whether there were events.
     fn take_events(&self) -> bool {
         let mut any = self.lane.overflow.swap(0, Ordering::AcqRel) != 0;

@@ -1,4 +1,4 @@
-//! What takes a minute, in a house whose time is moved by hand.
+//! What takes a minute or must not take a moment, in a house whose time is moved by hand.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,11 +10,12 @@ use clearway_engine::{PortOptions, Time};
 use clearway_host::{HouseByHand, NamespaceLimits, NamespaceSpec, Setup};
 use clearway_ports::Port;
 use clearway_proto::{NextHop, Table};
+use clearway_shm::door::{Kind, SocketOptions};
 use clearway_shm::layout::state;
 use clearway_wire::Cidr;
 use nix::errno::Errno;
 
-use crate::guest::{Guest, hello};
+use crate::guest::{Guest, Sock, hello};
 
 type Job = Box<dyn FnOnce(&mut HouseByHand, &mut Instant) + Send>;
 
@@ -58,6 +59,14 @@ impl StillHouse {
             *now += clearway_base::Duration::from_secs(seconds);
             while house.turn(at(*now)).unwrap().worked {}
         });
+    }
+
+    /// So much time is over, and the house has turned since.
+    fn tick(&self, time: clearway_base::Duration) {
+        self.ask(move |_, now| *now += time);
+        // Before the next answer there is a turn at the new time, and before the one behind it another.
+        self.ask(|_, _| ());
+        self.ask(|_, _| ());
     }
 
     fn sessions(&self) -> u32 {
@@ -140,4 +149,50 @@ fn bytes_that_nobody_reads_are_waited_for_a_minute_and_then_the_connection_is_re
     assert_eq!(house.sessions(), 2);
     server.wait_for(|| theirs.state() & state::FAILED != 0);
     assert_eq!(theirs.error(), Errno::ECONNRESET as i32);
+}
+
+/// Bytes that arrive at once: a portion, less than half a FIFO, and less than a segment.
+const BURST: usize = 60_000;
+
+#[test]
+fn the_bell_of_one_that_reads_in_bulk_is_held_until_its_time_is_over() {
+    let house = StillHouse::new("held");
+    let guest = |namespace| Guest::attach(&house.door, hello(namespace, None)).unwrap();
+    let (server, client) = (guest("server"), guest("client"));
+    let mut listener = server.listener("172.16.1.1:80");
+    let options = SocketOptions { nodelay: true, ..SocketOptions::default() };
+    let mut ours = client.open_with(Kind::Stream, false, options).unwrap();
+    client.begin(&mut ours, "172.16.1.1:80".parse().unwrap()).unwrap();
+    let mut theirs = server.accept(&mut listener);
+    client.wait_for(|| ours.state() & state::CONNECTED != 0);
+    let mut burst = |theirs: &mut Sock| {
+        server.lie_down(theirs);
+        assert_eq!(client.write_some(&mut ours, &[7; BURST]), BURST);
+        crate::child::eventually("all is there", || theirs.rx.as_mut().unwrap().len().unwrap() == BURST as u32);
+        house.tick(clearway_base::Duration::ZERO);
+    };
+    let read = |theirs: &mut Sock| {
+        server.get_up();
+        theirs.rx.as_mut().unwrap().consume(BURST as u32);
+    };
+    // Nobody is held who was not woken eight times; the time between is over, so that nothing waits for an acknowledgement.
+    for _ in 0..8 {
+        house.tick(clearway_base::Duration::from_secs(1));
+        burst(&mut theirs);
+        assert!(server.is_rung());
+        read(&mut theirs);
+    }
+    burst(&mut theirs);
+    assert!(!server.is_rung(), "it was woken just now");
+    house.tick(clearway_base::Duration::from_micros(49));
+    assert!(!server.is_rung());
+    house.tick(clearway_base::Duration::from_micros(1));
+    assert!(server.is_rung(), "its time is over");
+    read(&mut theirs);
+    // Who has written may wait for an answer.
+    assert_eq!(server.write_some(&mut theirs, b"answer me"), 9);
+    house.tick(clearway_base::Duration::ZERO);
+    burst(&mut theirs);
+    assert!(server.is_rung());
+    read(&mut theirs);
 }
