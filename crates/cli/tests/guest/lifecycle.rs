@@ -124,11 +124,11 @@ fn ports_that_come_and_go_leave_nothing_behind() {
     println!("after the first: {settled:?} descriptors and KiB; at the end: {} {}", descriptors(), resident_kib());
 }
 
-/// Turns until so many more frames came back to the side that counts them.
-fn until_met(mut turn: impl FnMut() -> u64, who: &Process) {
+/// Turns until so many more frames came back to the side that counts them; `kills` were met before.
+fn until_met(mut turn: impl FnMut() -> u64, who: &Process, kills: usize) {
     let (until, start) = (Clock::now() + PATIENCE, turn());
     while turn() < start + MET {
-        assert!(Clock::now() < until, "nobody is met: {}", who.text());
+        assert!(Clock::now() < until, "nobody is met after {kills} kills: {}", who.text());
     }
 }
 
@@ -147,7 +147,7 @@ fn outlives_generators(ours: &str, theirs: &str, rate: &str) {
             reflector.turn(now, &mut ours.port, &mut ours.burst).unwrap();
             reflector.counts().returned
         };
-        until_met(&mut turn, &peer);
+        until_met(&mut turn, &peer, free.len());
         peer.kill_while(&mut turn);
         for _ in 0..1_000 {
             turn();
@@ -188,7 +188,7 @@ fn a_virtio_user_port_outlives_clearways_that_are_killed() {
             generator.turn(now, &mut user.port, &mut user.burst).unwrap();
             generator.account().came().frames
         };
-        until_met(&mut turn, &peer);
+        until_met(&mut turn, &peer, free.len());
         peer.kill();
         for _ in 0..1_000 {
             turn();
