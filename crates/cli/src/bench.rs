@@ -17,7 +17,7 @@ use clearway_wire::Addr;
 use crate::error::WrongUse;
 use crate::net::{Address, NetArgs};
 
-/// Measure requests and answers, over our stack or over the kernel's.
+/// Measure requests and answers, over our stack or over the kernel's
 ///
 /// Examples:
 ///   clearway bench server --port tap:clearway0 -a 10.0.0.2/24 -l 64

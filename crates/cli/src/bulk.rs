@@ -18,7 +18,7 @@ use crate::net::NetArgs;
 use crate::team::{self, Plan, Watch};
 use talk::{Amount, Bulk, Direction, Order, Report, Role};
 
-/// Measure one-way transfers, over our stack or over the kernel's.
+/// Measure one-way transfers, over our stack or over the kernel's
 ///
 /// Examples:
 ///   clearway bulk server --port tap:clearway0 -a 10.0.0.2/24

@@ -21,27 +21,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the host stack
+    // What is said of a command in the list and in its own help, with examples, stands at its arguments.
     Up(Box<up::Args>),
-    /// Run an unmodified program over the host stack
     Run(Box<run::Args>),
-    /// Give a running host stack commands
     Ctl(Box<ctl::Args>),
-    /// Say which sockets of programs stayed with the kernel, and why
     Explain(Box<ctl::ExplainArgs>),
-    /// Serve HTTP/1.1 over a port of our own
     Http(Box<http::Args>),
-    /// Measure one-way transfers, over our stack or over the kernel's
     Bulk(Box<bulk::Args>),
-    /// Measure requests and answers, over our stack or over the kernel's
     Bench(Box<bench::Args>),
-    // What is said of it in the list and in its own help stands there, with examples.
     Lab(Box<lab::Args>),
-    /// Send back every frame that comes to a port
     Reflect(Box<reflect::Args>),
-    /// Send numbered frames to a port, and count and time what comes back
     Pktgen(Box<pktgen::Args>),
-    /// Say what this machine lacks, with the command that mends it
     Doctor(doctor::Args),
     /// Print the version and what was built in
     Version,

@@ -13,7 +13,7 @@ use crate::error::WrongUse;
 
 mod shell;
 
-/// Gives a running host commands.
+/// Give a running host stack commands.
 ///
 /// With a command: carries it out. Without one: a shell with history, completion (Tab) and help (?), or, from a pipe, a command a line.
 #[derive(clap::Args, Debug)]
@@ -35,8 +35,11 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Why sockets of programs stayed with the kernel.
+/// Say which sockets of programs stayed with the kernel, and why.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  clearway explain
+  clearway explain --json")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     place: Place,

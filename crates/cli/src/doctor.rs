@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::figures::{self, Form};
 use files::Files;
 
-/// Look at this machine and say what its ports lack, with the command that mends it.
+/// Look at this machine and say what its ports lack, with the command that mends it
 ///
 /// Nothing is changed. Exit codes: 0 nothing is missing, 1 something is missing, 2 wrong use.
 ///

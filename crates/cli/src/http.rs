@@ -16,7 +16,7 @@ use crate::net::NetArgs;
 use crate::stages::Budget;
 use crate::team::{self, Plan, Watch};
 
-/// Serve HTTP/1.1 over a port of our own.
+/// Serve HTTP/1.1 over a port of our own
 ///
 /// Examples:
 ///   clearway http --port tap:clearway0 -a 10.0.0.2/24 -a 2001:db8::2/64 -l 64

@@ -22,7 +22,7 @@ use crate::signals::Signals;
 use queue::{Job, Order, Queue, Report};
 use table::{Row, Second, Totals};
 
-/// Send numbered frames to a port, and count and time what comes back.
+/// Send numbered frames to a port, and count and time what comes back
 ///
 /// At the other end `clearway reflect`, or anything else that sends frames back, untouched or with source and destination exchanged.
 /// Sizes are those of the frames that the port is given: from the Ethernet header to the last byte, without the 4 bytes of the check sequence.

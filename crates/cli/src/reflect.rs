@@ -14,7 +14,7 @@ use crate::crew::{self, Crew, CrewArgs, Work};
 use crate::figures::{self, Form, gbit, per_second};
 use crate::signals::Signals;
 
-/// Send back every frame that comes to a port, with its addresses exchanged.
+/// Send back every frame that comes to a port, with its addresses exchanged
 ///
 /// Each queue has a thread of its own. Frames to a group cannot go back with exchanged addresses, and are dropped; --as-is returns them too.
 ///

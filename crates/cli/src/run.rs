@@ -10,7 +10,7 @@ use clearway_shm::paths;
 
 use crate::error::WrongUse;
 
-/// Runs a program whose sockets Clearway serves where its namespace reaches.
+/// Run an unmodified program over the host stack, where its namespace reaches.
 ///
 /// Everything else (other addresses, Unix sockets, name resolution) stays with the kernel; `clearway explain` says what did, and why.
 #[derive(clap::Args, Debug)]

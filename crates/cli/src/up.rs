@@ -17,7 +17,7 @@ use clearway_shm::paths;
 use crate::error::WrongUse;
 use crate::signals::{Signals, Woken};
 
-/// Runs the host stack until it is told to stop.
+/// Run the host stack until it is told to stop.
 ///
 /// Programs reach it with `clearway run`, commands with `clearway ctl`. Without devices it needs no root.
 #[derive(clap::Args, Debug)]

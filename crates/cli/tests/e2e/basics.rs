@@ -227,3 +227,15 @@ fn failures_give_exit_code_1_and_help_gives_0() {
         assert!(!output.stdout.is_empty());
     }
 }
+
+#[test]
+fn the_help_of_every_command_has_examples() {
+    let help = |command: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway")).args([command, "--help"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for command in ["up", "run", "ctl", "explain", "http", "bulk", "bench", "lab", "reflect", "pktgen", "doctor"] {
+        let text = help(command);
+        assert!(text.contains(&format!("Examples:\n  clearway {command}")), "{text}");
+    }
+}
