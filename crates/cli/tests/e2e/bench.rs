@@ -266,6 +266,13 @@ fn stages_tell_where_the_time_goes() {
     let summary = checked(&client(&world, &[&OURS[..], &["--stages"]].concat(), &["-s", KERNEL_V4, "-t", "0.5"]));
     all_answered(&summary, &server.summary());
     stages_add_up(&summary);
+    let server = world.serve(&["-l", "64", "--stages"]);
+    let request = ["-p", "80", "-m", r"GET / HTTP/1.1\r\nHost: x\r\n\r\n"];
+    let summary =
+        checked(&client(&world, &["--kernel"], &[&["-s", OURS_V4, "-c", "16", "-t", "0.5"], &request[..]].concat()));
+    let told = server.summary();
+    assert_eq!(told["requests"], summary["answers"], "{told} {summary}");
+    stages_add_up(&told);
 }
 
 #[test]
