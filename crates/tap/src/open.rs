@@ -2,7 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clearway_dev::device::mac_of_name;
 use clearway_dev::{DevError, Mac, TapMode, TapSpec};
@@ -16,7 +19,7 @@ const TUN_FILE: &str = "/dev/net/tun";
 /// One queue of an open interface, on its way to the thread that will use it.
 #[derive(Debug)]
 pub struct TapFd {
-    pub(crate) file: File,
+    pub(crate) file: Attached,
     pub(crate) port: String,
     pub(crate) name: String,
     pub(crate) mtu: usize,
@@ -50,15 +53,16 @@ impl TapFd {
 ///
 /// An interface that exists and belongs to the user needs no privilege: one made with
 /// `ip tuntap add dev NAME mode tap user USER multi_queue`, for example. An interface made here goes away with its last queue.
-/// The MTU is read once, here.
+/// The MTU is read once, here. What the kernel was told of checksums and large frames is taken back when the last queue is dropped.
 pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     let first = attach_first(spec)?;
     let multi_queue = first.multi_queue;
     sys::set_header_len(&first.file, vnet::HEADER_LEN as libc::c_int).map_err(|error| too_old(spec, error))?;
     let offloads = negotiate(spec, &first.file)?;
-    let mut files = vec![first.file];
+    let mut files = vec![Attached { file: first.file, queues: Arc::new(AtomicUsize::new(1)) }];
     for _ in 1..spec.queues {
-        files.push(attach(spec, multi_queue).map_err(|error| explain(spec, error))?);
+        let file = attach(spec, multi_queue).map_err(|error| explain(spec, error))?;
+        files.push(files[0].beside(file));
     }
     let mtu = settle_mtu(spec)?;
     let mac = choose_mac(spec)?;
@@ -81,6 +85,40 @@ pub fn bring_up(name: &str) -> Result<(), DevError> {
         let remedy = format!("Bring it up as root with: ip link set {name} up");
         DevError::new(name, "the interface cannot be brought up", remedy).with_source(error)
     })
+}
+
+/// A queue's file. The last one of an interface to be closed takes back what [`negotiate`] told the kernel: an interface that outlives us would go on handing
+/// out long frames without checksums, and who opens it next without a virtio-net header could not tell them from damage.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    file: File,
+    /// Files of the interface that are open.
+    queues: Arc<AtomicUsize>,
+}
+
+impl Attached {
+    /// `file` is another queue of the same interface.
+    fn beside(&self, file: File) -> Attached {
+        self.queues.fetch_add(1, Ordering::Relaxed);
+        Attached { file, queues: Arc::clone(&self.queues) }
+    }
+}
+
+impl Deref for Attached {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if self.queues.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // An interface that was removed needs nothing taken back.
+            let _ = sys::set_offload(&self.file, 0);
+        }
+    }
 }
 
 struct First {

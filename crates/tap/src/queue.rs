@@ -9,7 +9,7 @@ use clearway_dev::frames::LARGE_LEN;
 use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
 use clearway_pkt::{Buf, Burst, MAX_PIECES, Offloads, PoolBuf, Segmentation, TxMeta};
 
-use crate::open::{TapFd, set_mtu};
+use crate::open::{Attached, TapFd, set_mtu};
 use crate::vnet::{self, HEADER_LEN};
 
 /// Bytes that end a burst. Joined frames are long, and what a turn has not looked at yet should still lie in the core's own cache when it does; the sender
@@ -18,7 +18,7 @@ const BURST_BYTES: u64 = 64 * 1024;
 
 /// One queue of a TUN/TAP interface, for one thread. Each frame costs one system call either way, a frame of 64 KiB too.
 pub struct TapQueue {
-    file: File,
+    file: Attached,
     port: String,
     name: String,
     mtu: usize,
@@ -104,7 +104,7 @@ impl TapQueue {
             IoSliceMut::new(&mut self.nowhere),
         ];
         let read = loop {
-            match self.file.read_vectored(&mut slices) {
+            match (&*self.file).read_vectored(&mut slices) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
@@ -155,7 +155,8 @@ impl TapQueue {
     fn write_frame(&self, head: usize, body: &[&[u8]], len: usize) -> Result<(), TxDrop> {
         let Some(head) = self.tx.get(..HEADER_LEN + head) else { return Err(TxDrop::TooLong) };
         loop {
-            let written = if body.is_empty() { (&self.file).write(head) } else { write_pieces(&self.file, head, body) };
+            let written =
+                if body.is_empty() { (&*self.file).write(head) } else { write_pieces(&self.file, head, body) };
             match written {
                 // The driver takes a frame whole or not at all.
                 Ok(written) if written == HEADER_LEN + len => return Ok(()),

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use clearway_dev::{Dev, TxDrop};
 use clearway_pkt::{Burst, TxMeta};
@@ -46,6 +47,34 @@ fn each_queue_is_used_by_a_thread_of_its_own() {
             });
         }
     });
+}
+
+/// Whether `features` of the interface are on or off, as `ethtool -k` says it.
+fn features(name: &str, features: &[&str]) -> Vec<String> {
+    let output = Command::new("ethtool").args(["-k", name]).output().expect("the program `ethtool` (package ethtool)");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let of = |feature: &&str| {
+        let words = told.lines().find_map(|line| line.trim().strip_prefix(*feature)?.strip_prefix(": "));
+        words.and_then(|words| words.split(' ').next()).unwrap_or("not told").to_owned()
+    };
+    features.iter().map(of).collect()
+}
+
+#[test]
+fn an_interface_that_stays_is_left_as_it_was_found_when_its_last_queue_is_closed() {
+    let _turn = enter_namespace();
+    ip("tuntap add dev stay0 mode tap multi_queue");
+    let what = ["tx-checksumming", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"];
+    let before = features("stay0", &what);
+    let mut spec = tap("stay0");
+    spec.queues = 2;
+    let mut queues = open(&spec).unwrap();
+    assert_eq!(features("stay0", &what[..3]), ["on", "on", "on"]);
+    drop(queues.remove(0));
+    assert_eq!(features("stay0", &what[..3]), ["on", "on", "on"], "the other queue is in use");
+    drop(queues.remove(0).into_queue(pool()));
+    assert_eq!(features("stay0", &what), before);
+    assert_eq!(before[..3], ["off", "off", "off"]);
 }
 
 #[test]
