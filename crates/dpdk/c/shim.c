@@ -454,23 +454,26 @@ void cw_thread_leave(void)
 	rte_thread_unregister();
 }
 
+/* A driver has just written to a ring that its peer is reading, and until the peer's core lets go of that line every later store waits in this one's
+ * store buffer, which is full after a few dozen: so a frame is described in as few stores as can be, and none is made that changes nothing. */
 static inline void describe(struct rte_mbuf *mbuf, struct cw_in *in)
 {
-	uint64_t sum = mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+	uint64_t flags = mbuf->ol_flags, sum = flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+	uint64_t hash = 0, segment_size = 0, checksum = 0;
 
 	in->mbuf = mbuf;
 	in->data = rte_pktmbuf_mtod(mbuf, uint8_t *);
-	in->len = rte_pktmbuf_pkt_len(mbuf);
-	in->head_len = rte_pktmbuf_data_len(mbuf);
-	in->hash = mbuf->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? mbuf->hash.rss : 0;
-	in->segment_size = mbuf->ol_flags & RTE_MBUF_F_RX_LRO ? mbuf->tso_segsz : 0;
+	in->lens = rte_pktmbuf_pkt_len(mbuf) | (uint64_t)rte_pktmbuf_data_len(mbuf) << 32;
+	if (flags & RTE_MBUF_F_RX_RSS_HASH)
+		hash = mbuf->hash.rss;
+	if (flags & RTE_MBUF_F_RX_LRO)
+		segment_size = mbuf->tso_segsz;
 	/* "None" is said of a frame whose sum was never made because it never left memory: the data is sound. */
 	if (sum == RTE_MBUF_F_RX_L4_CKSUM_GOOD || sum == RTE_MBUF_F_RX_L4_CKSUM_NONE)
-		in->checksum = 1;
+		checksum = 1;
 	else if (sum == RTE_MBUF_F_RX_L4_CKSUM_BAD)
-		in->checksum = 2;
-	else
-		in->checksum = 0;
+		checksum = 2;
+	in->seen = hash | segment_size << 32 | checksum << 48;
 }
 
 static uint32_t describe_all(struct rte_mbuf **mbufs, struct cw_in *in, uint32_t count)
@@ -568,13 +571,15 @@ void *cw_chain(void *pool, const uint8_t *from, uint32_t len)
 static inline int prepare(const struct cw_out *out)
 {
 	struct rte_mbuf *mbuf = out->mbuf;
+	uint64_t where = mbuf->ol_flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL);
 
 	if (!(out->flags & CW_OUT_CHAIN)) {
 		mbuf->data_len = (uint16_t)out->len;
 		mbuf->pkt_len = out->len;
 	}
 	/* What it was when it came does not matter to those who send it; whose memory it is in does. */
-	mbuf->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	if (mbuf->ol_flags != where)
+		mbuf->ol_flags = where;
 	if (!(out->flags & (CW_OUT_CHECKSUM | CW_OUT_CUT)))
 		return 0;
 	mbuf->l2_len = out->l2_len;

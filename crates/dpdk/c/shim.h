@@ -62,11 +62,10 @@ struct cw_ready {
 struct cw_in {
 	void *mbuf;
 	uint8_t *data;
-	uint32_t len;
-	uint32_t head_len;
-	uint32_t hash;
-	uint16_t segment_size;
-	uint8_t checksum; /* 0 nothing known, 1 good, 2 bad */
+	/* Bytes of all pieces, and from bit 32 those of the first. */
+	uint64_t lens;
+	/* The hash; from bit 32 the size of the segments that were joined; from bit 48 what is known of the checksum: 0 nothing, 1 good, 2 bad. */
+	uint64_t seen;
 };
 
 /* Room for one frame. */

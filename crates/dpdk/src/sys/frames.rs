@@ -57,8 +57,8 @@ impl RxLane {
 pub(crate) struct Batch {
     list: [In; BURST],
     count: usize,
-    /// Those that were handed over, whose places are empty.
-    handed: usize,
+    /// A bit for each of those that were handed over.
+    handed: u64,
 }
 
 // SAFETY: an mbuf may go to another thread; the pointers are owned.
@@ -85,50 +85,50 @@ impl Batch {
     /// Bytes of the frame at `index`, all pieces together.
     #[inline]
     pub(crate) fn frame_len(&self, index: usize) -> usize {
-        self.list[..self.count][index].len as usize
+        self.list[..self.count][index].len()
     }
 
     /// The first piece of the frame at `index`; mostly all of it.
     #[inline]
     pub(crate) fn head(&self, index: usize) -> &[u8] {
         let frame = &self.list[..self.count][index];
-        // SAFETY: the batch owns the mbuf, whose first piece has `head_len` bytes at `data`; nobody writes to it.
-        unsafe { std::slice::from_raw_parts(frame.data, frame.head_len as usize) }
+        // SAFETY: the batch owns the mbuf, whose first piece has `head_len()` bytes at `data`; nobody writes to it.
+        unsafe { std::slice::from_raw_parts(frame.data, frame.head_len()) }
     }
 
     /// The frame at `index` when all of it is in one piece, to be changed where it is.
     #[inline]
     pub(crate) fn whole_mut(&mut self, index: usize) -> Option<&mut [u8]> {
         let frame = &self.list[..self.count][index];
-        if frame.mbuf.is_null() || frame.head_len != frame.len {
+        if self.handed & (1 << index) != 0 || frame.head_len() != frame.len() {
             return None;
         }
-        // SAFETY: the batch owns the mbuf, whose only piece has `head_len` bytes at `data`, and the borrow is exclusive.
-        Some(unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.head_len as usize) })
+        // SAFETY: the batch owns the mbuf, whose only piece has `head_len()` bytes at `data`, and the borrow is exclusive.
+        Some(unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.head_len()) })
     }
 
     /// Moves the frame at `index` to `outbox`, which has room. Its place stays empty until all are [released](Batch::release_rest).
     #[inline]
     pub(crate) fn hand_over(&mut self, index: usize, outbox: &mut Outbox) {
-        let frame = &mut self.list[..self.count][index];
-        let mbuf = std::mem::replace(&mut frame.mbuf, std::ptr::null_mut());
-        if !mbuf.is_null() {
-            self.handed += 1;
+        let In { mbuf, lens, .. } = self.list[..self.count][index];
+        if self.handed & (1 << index) == 0 {
+            self.handed |= 1 << index;
             // It came as long as it goes.
-            outbox.push_raw(mbuf, frame.len, Work { flags: ask::CHAIN, ..Work::default() });
+            outbox.push_raw(mbuf, lens as u32, Work { flags: ask::CHAIN, ..Work::default() });
         }
     }
 
     /// Gives back those frames that were not handed over.
     #[inline]
     pub(crate) fn release_rest(&mut self) {
-        if std::mem::take(&mut self.handed) == self.count {
+        let handed = std::mem::take(&mut self.handed);
+        if handed.count_ones() as usize == self.count {
             self.count = 0;
             return;
         }
         let mut kept = 0;
         for index in 0..self.count {
-            if !self.list[index].mbuf.is_null() {
+            if handed & (1 << index) == 0 {
                 self.list[kept] = self.list[index];
                 kept += 1;
             }
@@ -154,12 +154,12 @@ impl Batch {
     #[inline]
     pub(crate) fn seen(&self, index: usize) -> Seen {
         let frame = &self.list[..self.count][index];
-        let checksum = match frame.checksum {
+        let checksum = match (frame.seen >> 48) as u8 {
             1 => Some(true),
             2 => Some(false),
             _ => None,
         };
-        Seen { hash: frame.hash, segment_size: frame.segment_size, checksum }
+        Seen { hash: frame.seen as u32, segment_size: (frame.seen >> 32) as u16, checksum }
     }
 
     /// Moves the frames that belong to `owner` into `to`, which is empty. The others move up, and so do their entries in `owners`.
@@ -182,6 +182,7 @@ impl Batch {
     /// Gives the frames back.
     #[inline]
     pub(crate) fn release(&mut self) {
+        debug_assert!(self.handed == 0);
         if self.count > 0 {
             // SAFETY: the first `count` entries own an mbuf each, and none of them is used after this.
             unsafe { cw_release(self.list.as_ptr(), self.count as u32) };
@@ -192,7 +193,8 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.release();
+        // Who panics between a frame and the next has handed some over.
+        self.release_rest();
     }
 }
 

@@ -91,22 +91,25 @@ pub(crate) struct Ready {
 pub(super) struct In {
     pub(super) mbuf: *mut c_void,
     pub(super) data: *const u8,
-    pub(super) len: u32,
-    pub(super) head_len: u32,
-    pub(super) hash: u32,
-    pub(super) segment_size: u16,
-    pub(super) checksum: u8,
+    pub(super) lens: u64,
+    pub(super) seen: u64,
 }
 
-pub(super) const NO_IN: In = In {
-    mbuf: std::ptr::null_mut(),
-    data: std::ptr::null(),
-    len: 0,
-    head_len: 0,
-    hash: 0,
-    segment_size: 0,
-    checksum: 0,
-};
+pub(super) const NO_IN: In = In { mbuf: std::ptr::null_mut(), data: std::ptr::null(), lens: 0, seen: 0 };
+
+impl In {
+    /// Bytes of all pieces.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.lens as u32 as usize
+    }
+
+    /// Bytes of the first piece.
+    #[inline]
+    pub(super) fn head_len(&self) -> usize {
+        (self.lens >> 32) as usize
+    }
+}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
