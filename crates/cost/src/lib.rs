@@ -7,3 +7,4 @@ pub mod couple;
 pub mod memory;
 pub mod puppet;
 pub mod request;
+pub mod short;

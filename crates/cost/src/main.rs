@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use clearway_cost::memory::{Life, weigh};
 use clearway_cost::request::PingPong;
+use clearway_cost::short::{End, Short};
 use serde_json::json;
 
 /// What a request and a connection cost, without a device.
@@ -35,6 +36,21 @@ enum What {
         #[arg(long)]
         offload: bool,
     },
+    /// Connect, 64 bytes there and 64 bytes back, and the end; ROUNDS times with CONNECTIONS together
+    Short {
+        /// Connections that are made together
+        #[arg(short, long, default_value_t = 64)]
+        connections: u32,
+        /// Rounds, after 16 that warm up
+        #[arg(short, long, default_value_t = 100)]
+        rounds: u64,
+        /// Over IPv6
+        #[arg(long)]
+        v6: bool,
+        /// The client resets instead of closing
+        #[arg(long)]
+        reset: bool,
+    },
     /// Resident bytes of each of COUNT connections
     Memory {
         /// In which phase of life
@@ -58,6 +74,19 @@ fn main() -> Result<()> {
             ensure!(couple.retransmitted() == 0, "something was sent twice on a link that loses nothing");
             json!({
                 "connections": connections, "requests": rounds * u64::from(connections), "allocations": allocated,
+                "server_segments_in": seen - segments.0, "server_segments_out": sent - segments.1,
+            })
+        }
+        What::Short { connections, rounds, v6, reset } => {
+            let mut couple = Short::new(connections, v6, if reset { End::Reset } else { End::Close })?;
+            couple.run(16, connections)?;
+            let (segments, before) = (couple.server_segments(), counting_alloc::count());
+            couple.run(rounds, connections)?;
+            let allocated = counting_alloc::count() - before;
+            let (seen, sent) = couple.server_segments();
+            ensure!(couple.retransmitted() == 0, "something was sent twice on a link that loses nothing");
+            json!({
+                "connections": rounds * u64::from(connections), "allocations": allocated,
                 "server_segments_in": seen - segments.0, "server_segments_out": sent - segments.1,
             })
         }

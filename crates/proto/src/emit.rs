@@ -309,21 +309,33 @@ impl<S: Sink> IpOut<'_, S> {
 
     #[inline(always)]
     fn station(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
-        if cache.generation == self.ip.generation() {
-            let mac = match cache.neighbour {
-                None => Some(Mac::ZERO),
-                Some(at) => self.ip.neighbours.usable(at, self.now),
-            };
-            if let Some(mac) = mac {
-                return Ok(Station { iface: cache.iface, mac, mtu: cache.mtu.into(), waits_for: None });
-            }
+        match self.station_of(cache) {
+            Some(station) => Ok(station),
+            None => self.resolve(cache, key),
         }
-        self.resolve(cache, key)
+    }
+
+    /// What `cache` remembers, if it still holds and nothing has to be waited for.
+    #[inline(always)]
+    fn station_of(&mut self, cache: &RouteCache) -> Option<Station> {
+        if cache.generation != self.ip.generation() {
+            return None;
+        }
+        let mac = match cache.neighbour {
+            None => Mac::ZERO,
+            Some(at) => self.ip.neighbours.usable(at, self.now)?,
+        };
+        Some(Station { iface: cache.iface, mac, mtu: cache.mtu.into(), waits_for: None })
     }
 
     /// The lookup behind a cold cache.
     #[cold]
     fn resolve(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
+        let known = self.ip.known_route(key);
+        if let Some(station) = self.station_of(&known) {
+            *cache = known;
+            return Ok(station);
+        }
         *cache = RouteCache::default();
         let hop = self.ip.hop(key.table, &key.local, &key.remote).inspect_err(|_| self.counters.ip.no_route += 1)?;
         let iface = hop.iface;
@@ -342,7 +354,9 @@ impl<S: Sink> IpOut<'_, S> {
                 }
             }
         };
-        *cache = RouteCache { generation: self.ip.generation(), mtu: mtu as u16, iface, neighbour };
+        let generation = self.ip.generation();
+        *cache = RouteCache { generation, mtu: mtu as u16, iface, neighbour };
+        self.ip.ways.put(generation, key, link, *cache);
         Ok(Station { iface, mac, mtu, waits_for })
     }
 

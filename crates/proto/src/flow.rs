@@ -7,6 +7,7 @@ use clearway_base::FlowMap;
 use clearway_wire::{Addr, Endpoint};
 
 use crate::Table;
+use crate::sip::sip_1_3;
 
 /// The name of a flow: both endpoints, as seen from here, and the routing table they live in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,43 +155,13 @@ impl FlowRef {
     }
 }
 
-/// SipHash-1-3 (Aumasson and Bernstein, 2012) of `N` whole little-endian words and six bytes: with the length known beforehand nothing has to be collected.
-#[inline(always)]
-fn sip_1_3<const N: usize>((k0, k1): (u64, u64), words: [u64; N], six: u64) -> u64 {
-    let mut v = [
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ];
-    for word in words {
-        v[3] ^= word;
-        sip_round(&mut v);
-        v[0] ^= word;
-    }
-    // The last word holds the length in bytes and what was left over.
-    let last = (N as u64 * 8 + 6) << 56 | six;
-    v[3] ^= last;
-    sip_round(&mut v);
-    v[0] ^= last;
-    v[2] ^= 0xff;
-    for _ in 0..3 {
-        sip_round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-#[inline(always)]
-fn sip_round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].rotate_left(32).wrapping_add(v[3]);
-    v[2] = v[2].wrapping_add(v[1]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
+/// What a look at the table of flows brought. An earlier segment of the same burst may have made the place wrong, but not the hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// The keyed hash of the flow's name.
+    pub hash: u64,
+    /// Where the record probably lies, or [`FlowRef::NONE`].
+    pub at: FlowRef,
 }
 
 /// The table of all flows.

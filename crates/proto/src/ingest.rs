@@ -16,7 +16,7 @@ use clearway_wire::{Addr, EtherType, Malformed, eth, ipv4, ipv6, tcp};
 use crate::Table;
 use crate::config::Config;
 use crate::counters::Drop;
-use crate::flow::{FlowKey, FlowRef, FlowV4, Name};
+use crate::flow::{FlowKey, FlowRef, FlowV4, Found, Name};
 use crate::frag::Fragments;
 use crate::iface::Interface;
 use crate::ip::Ip;
@@ -56,7 +56,7 @@ struct Look {
     /// Where the segment lies in the frame, TCP header first.
     start: u32,
     len: u32,
-    /// The hash of the flow's name, where that is kept: see [`Stack::look_up_far`].
+    /// The hash of the flow's name.
     hash: u64,
     v4: FlowV4,
     key: FlowKey,
@@ -226,12 +226,12 @@ impl<E: Env> Stack<E> {
             return self.look_up_far(n);
         }
         for look in scratch.looks.get_mut(..n).unwrap_or(&mut []) {
-            let flow = match look.class {
-                Class::TcpV4 => tcp.lookup_v4(&look.v4),
-                Class::Tcp => tcp.lookup(&look.key),
+            look.hash = match look.class {
+                Class::TcpV4 => tcp.hash_v4(&look.v4),
+                Class::Tcp => tcp.hash(&look.key),
                 _ => continue,
             };
-            look.flow = flow.unwrap_or(FlowRef::NONE);
+            look.flow = tcp.lookup_hash(look.hash).unwrap_or(FlowRef::NONE);
             tcp.prefetch(look.flow);
         }
     }
@@ -344,8 +344,8 @@ impl<E: Env> Stack<E> {
         let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
         let mut cx = Cx { config, counters, replies, ip };
         buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        let flow = Some(look.flow).filter(|flow| *flow != FlowRef::NONE);
-        tcp_side.on_segment(now, &mut cx, &key, flow, &seg, meta, buf)
+        let found = Found { hash: look.hash, at: look.flow };
+        tcp_side.on_segment(now, &mut cx, &key, found, &seg, meta, buf)
     }
 }
 

@@ -9,6 +9,8 @@ use clearway_wire::{Addr, Mac};
 use crate::Table;
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::emit::RouteCache;
+use crate::flow::FlowKey;
 use crate::hash::AddrHash;
 use crate::iface::Interface;
 use crate::local::{Kind, Locals};
@@ -16,6 +18,7 @@ use crate::neigh::Neighbours;
 use crate::pmtu::{MIN_V4, MIN_V6, PathMtus};
 use crate::rate::RateLimit;
 use crate::route::{NextHop, Routes};
+use crate::ways::Ways;
 
 /// Routes that point at routes: so many steps, then the packet has no route. A loop of lookups ends here.
 const MAX_DEPTH: u32 = 8;
@@ -29,6 +32,7 @@ pub(crate) struct Ip {
     pub(crate) path_mtus: PathMtus,
     pub(crate) error_limit: RateLimit,
     pub(crate) rng: Rng,
+    pub(crate) ways: Ways,
     /// Changes with every change of interfaces, addresses, routes and path MTUs; never 0.
     generation: u32,
     max_ifaces: u16,
@@ -76,6 +80,7 @@ impl Ip {
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),
             error_limit: RateLimit::new(limits.icmp_errors_per_second),
             rng,
+            ways: Ways::new(),
             generation: 1,
             max_ifaces: limits.interfaces,
         }
@@ -232,6 +237,23 @@ impl Ip {
     pub(crate) fn link_mtu(&self, table: Table, local: &Addr, remote: &Addr) -> Option<u32> {
         let hop = self.hop(table, local, remote).ok()?;
         self.interface(hop.iface).map(|i| i.mtu)
+    }
+
+    /// As [`Ip::link_mtu`], remembered for the next who asks.
+    #[inline]
+    pub(crate) fn known_link_mtu(&mut self, key: &FlowKey) -> Option<u32> {
+        if let Some(mtu) = self.ways.link_mtu(self.generation, key) {
+            return Some(mtu);
+        }
+        let mtu = self.link_mtu(key.table, &key.local, &key.remote)?;
+        self.ways.put(self.generation, key, mtu, RouteCache::default());
+        Some(mtu)
+    }
+
+    /// How packets of a flow leave, as far as that is remembered.
+    #[inline]
+    pub(crate) fn known_route(&self, key: &FlowKey) -> RouteCache {
+        self.ways.route(self.generation, key)
     }
 
     /// Believes a path MTU that an ICMP message told and that was checked to be about a packet of ours (RFC 8201 4, RFC 1191 3). The MTU that holds from now on,

@@ -37,10 +37,12 @@ mod rate;
 mod records;
 mod reply;
 mod route;
+mod sip;
 mod stack;
 mod survey;
 mod tcp;
 mod udp;
+mod ways;
 
 #[cfg(test)]
 mod testing;

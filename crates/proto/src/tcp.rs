@@ -51,7 +51,7 @@ use crate::counters::{Counters, Drop};
 use crate::emit::IpOut;
 use crate::error::Failure;
 use crate::event::Event;
-use crate::flow::{FlowKey, FlowRef, FlowV4, Flows, LifePhase, MAX_INDEX, Name};
+use crate::flow::{FlowKey, FlowRef, Flows, Found, LifePhase, MAX_INDEX, Name};
 use crate::icmp::IcmpError;
 use crate::ingest::{BufferMaker, Payload};
 use crate::ip::Ip;
@@ -81,7 +81,7 @@ pub(crate) struct Cx<'a> {
     pub config: &'a Config,
     pub counters: &'a mut Counters,
     pub replies: &'a mut Replies,
-    pub ip: &'a Ip,
+    pub ip: &'a mut Ip,
 }
 
 impl Cx<'_> {
@@ -115,9 +115,10 @@ impl Cx<'_> {
     }
 
     /// The largest TCP payload without options on the link towards a peer.
-    fn link_mss(&self, key: &FlowKey) -> u16 {
+    #[inline]
+    fn link_mss(&mut self, key: &FlowKey) -> u16 {
         let (headers, least) = if key.remote.is_v6() { (60, 1280) } else { (40, 576) };
-        let mtu = self.ip.link_mtu(key.table, &key.local, &key.remote).unwrap_or(least);
+        let mtu = self.ip.known_link_mtu(key).unwrap_or(least);
         mtu.saturating_sub(headers).min(u32::from(u16::MAX)) as u16
     }
 }
@@ -214,14 +215,9 @@ impl<E: Env> Tcp<E> {
 
     /// Where the record of a flow probably lies: one look at the table, none at the record.
     #[inline(always)]
-    pub(crate) fn lookup(&self, key: &FlowKey) -> Option<FlowRef> {
-        self.flows.candidate(self.flows.hash(key))
-    }
-
-    /// As [`Tcp::lookup`], for a flow of IPv4.
-    #[inline(always)]
-    pub(crate) fn lookup_v4(&self, name: &FlowV4) -> Option<FlowRef> {
-        self.flows.candidate(self.flows.hash_v4(name))
+    pub(crate) fn lookup(&self, key: &FlowKey) -> Found {
+        let hash = self.flows.hash(key);
+        Found { hash, at: self.flows.candidate(hash).unwrap_or(FlowRef::NONE) }
     }
 
     /// Asks the processor for the record, so that it is here when the segment is delivered.
@@ -299,7 +295,7 @@ impl<E: Env> Tcp<E> {
         result
     }
 
-    /// Takes a segment. `flow` is what [`Tcp::lookup`] said; an earlier segment of the same burst may have made it wrong. `buf` holds the payload.
+    /// Takes a segment. `found` is what [`Tcp::lookup`] said. `buf` holds the payload.
     #[cold]
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
@@ -308,19 +304,17 @@ impl<E: Env> Tcp<E> {
         now: Instant,
         cx: &mut Cx<'_>,
         key: &FlowKey,
-        flow: Option<FlowRef>,
+        found: Found,
         seg: &Segment,
         meta: &RxMeta,
         buf: E::Buf,
     ) -> Result<(), Drop> {
         self.now = now;
         cx.counters.tcp.segs_in += 1;
-        match flow {
-            Some(at) if at.phase() == LifePhase::Open && self.is_at(at, key) => {
-                self.deliver(now, cx, at.index(), seg, meta, buf)
-            }
-            _ => self.on_other_segment(now, cx, key, flow, seg, meta, buf),
+        if found.at.is_open() && self.is_at(found.at, key) {
+            return self.deliver(now, cx, found.at.index(), seg, meta, buf);
         }
+        self.on_other_segment(now, cx, key, found, seg, meta, buf)
     }
 
     /// A segment that is not for an open connection, or whose flow was not where it seemed to be.
@@ -332,20 +326,22 @@ impl<E: Env> Tcp<E> {
         now: Instant,
         cx: &mut Cx<'_>,
         key: &FlowKey,
-        flow: Option<FlowRef>,
+        found: Found,
         seg: &Segment,
         meta: &RxMeta,
         buf: E::Buf,
     ) -> Result<(), Drop> {
-        let at = match flow {
-            Some(at) if self.is_at(at, key) => Some(at),
-            _ => self.find(key),
+        let at = match found.at {
+            at if at != FlowRef::NONE && self.is_at(at, key) => Some(at),
+            _ => self.flows.find(found.hash, |at| self.is_at(at, key)),
         };
         match at {
             Some(at) if at.phase() == LifePhase::Open => self.deliver(now, cx, at.index(), seg, meta, buf),
-            Some(at) if at.phase() == LifePhase::Half => self.on_half(now, cx, at.index(), key, seg, meta, buf),
-            Some(at) => self.on_wait(now, cx, at.index(), key, seg, buf.bytes().len() as u32),
-            None => self.on_unknown(now, cx, key, seg, meta, buf),
+            Some(at) if at.phase() == LifePhase::Half => {
+                self.on_half(now, cx, at.index(), (key, found.hash), seg, meta, buf)
+            }
+            Some(at) => self.on_wait(now, cx, at.index(), (key, found.hash), seg, buf.bytes().len() as u32),
+            None => self.on_unknown(now, cx, (key, found.hash), seg, meta, buf),
         }
     }
 
@@ -502,8 +498,11 @@ impl<E: Env> Tcp<E> {
     }
 
     fn discard(&mut self, handle: Handle<Conn<E>>) {
-        if let Some(mut conn) = self.open.remove(handle) {
+        if let Some(conn) = self.open.get_mut(handle) {
             conn.trouble.give_back(&mut self.pools.troubles);
+        }
+        // Of the whole record only the queues are moved.
+        if let Some(conn) = self.open.remove(handle) {
             self.pools.rx.close(conn.rx);
             self.pools.tx.close(conn.tx);
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask cost`: instructions per request on the server's side, counted by callgrind, held against `crates/cost/bounds.txt`.
+//! `cargo xtask cost`: instructions per request and per short connection on the server's side, counted by callgrind, held against `crates/cost/bounds.txt`.
 //!
 //! The count repeats exactly for the same compiler and sources, so it may stand in a gate, which a time may not.
 
@@ -27,17 +27,22 @@ pub struct Options {
 /// One case: its name in the bounds file, and the arguments of the program.
 struct Case {
     name: &'static str,
+    /// What is counted once for each connection in each round: a request, or a whole short connection.
+    what: &'static str,
     connections: u32,
     more: &'static [&'static str],
 }
 
 const CASES: &[Case] = &[
-    Case { name: "v4-1", connections: 1, more: &[] },
-    Case { name: "v4-128", connections: 128, more: &[] },
-    Case { name: "v4-128-offload", connections: 128, more: &["--offload"] },
-    Case { name: "v6-128", connections: 128, more: &["--v6"] },
-    Case { name: "v4-1024", connections: 1024, more: &[] },
-    Case { name: "v4-4096", connections: 4096, more: &[] },
+    Case { name: "v4-1", what: "request", connections: 1, more: &[] },
+    Case { name: "v4-128", what: "request", connections: 128, more: &[] },
+    Case { name: "v4-128-offload", what: "request", connections: 128, more: &["--offload"] },
+    Case { name: "v6-128", what: "request", connections: 128, more: &["--v6"] },
+    Case { name: "v4-1024", what: "request", connections: 1024, more: &[] },
+    Case { name: "v4-4096", what: "request", connections: 4096, more: &[] },
+    Case { name: "v4-short", what: "short", connections: 64, more: &[] },
+    Case { name: "v4-short-reset", what: "short", connections: 64, more: &["--reset"] },
+    Case { name: "v6-short", what: "short", connections: 64, more: &["--v6"] },
 ];
 
 /// Measures every case; false when one is beyond its bound.
@@ -102,7 +107,7 @@ fn collected(program: &Path, case: &Case, rounds: u64) -> Result<u64> {
     command
         .args([
             "--tool=callgrind",
-            "--toggle-collect=clearway_cost::request::server_turn*",
+            "--toggle-collect=clearway_cost::*::server_turn*",
             "--callgrind-out-file=/dev/null",
         ])
         .arg(program);
@@ -123,7 +128,7 @@ fn allocations(program: &Path, case: &Case) -> Result<u64> {
 }
 
 fn arguments<'a>(command: &'a mut Command, case: &Case, rounds: u64) -> &'a mut Command {
-    command.arg("request").args(["--connections", &case.connections.to_string(), "--rounds", &rounds.to_string()]);
+    command.arg(case.what).args(["--connections", &case.connections.to_string(), "--rounds", &rounds.to_string()]);
     command.args(case.more)
 }
 

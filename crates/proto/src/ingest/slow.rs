@@ -324,9 +324,9 @@ impl<E: Env> Stack<E> {
         buf: E::Buf,
     ) -> Result<(), Drop> {
         let Stack { config, counters, ip, replies, tcp, .. } = self;
-        let flow = tcp.lookup(key);
+        let found = tcp.lookup(key);
         let mut cx = Cx { config, counters, replies, ip };
-        tcp.on_segment(now, &mut cx, key, flow, seg, meta, buf)
+        tcp.on_segment(now, &mut cx, key, found, seg, meta, buf)
     }
 
     /// Everything above IP but TCP.

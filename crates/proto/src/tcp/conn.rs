@@ -298,6 +298,7 @@ pub(crate) struct Conn<E: Env> {
 
 impl<E: Env> Conn<E> {
     /// A connection whose SYN is not out yet. It is in SYN-SENT; what the peer says is filled in when it says so.
+    #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn fresh(
         now: Instant,

@@ -50,10 +50,7 @@ fn sizes(local: Endpoint) -> &'static [u16; 8] {
 }
 
 fn epoch_hash(secret: &Secret, local: Endpoint, remote: Endpoint, peer_isn: Seq, epoch: u64) -> u64 {
-    let mut more = [0; 12];
-    more[..4].copy_from_slice(&peer_isn.0.to_be_bytes());
-    more[4..].copy_from_slice(&epoch.to_be_bytes());
-    secret.cookie_hash(local, remote, &more)
+    secret.cookie_hash(local, remote, [epoch, peer_isn.0.into()])
 }
 
 /// Splits a hash into what is compared and what hides the size.

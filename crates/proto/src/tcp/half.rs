@@ -1,7 +1,7 @@
 //! Handshakes that strangers began (SYN-RECEIVED). A record is small, lives in a slab of its own and holds no buffers, so that a flood
 //! of SYNs never touches established connections (RFC 4987).
 
-use clearway_base::Instant;
+use clearway_base::{Duration, Instant};
 use clearway_pkt::RxMeta;
 use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
@@ -11,7 +11,7 @@ use super::options::{self, Agreed};
 use super::passive::Seeds;
 use super::rcv::Rcv;
 use super::window;
-use super::{Cx, Tcp, isn};
+use super::{Cx, Tcp};
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
@@ -38,8 +38,10 @@ pub(crate) struct Half {
     pub snd_scale: u8,
     /// [`SCALING`], [`STAMPS`], [`SACKS`], [`ACKED`].
     pub agreed: u8,
-    /// When the first SYN-ACK was planned.
-    pub since: Instant,
+    /// When the first SYN-ACK was planned: microseconds of the clock, modulo 2^32.
+    pub since_us: u32,
+    /// As [`super::conn::Conn::ts_offset`].
+    pub ts_offset: u32,
     pub listener: ListenerId,
 }
 
@@ -51,6 +53,11 @@ pub(crate) const SACKS: u8 = 4;
 pub(crate) const ACKED: u8 = 8;
 
 impl Half {
+    /// How long ago the first SYN-ACK was planned, if that is less than an hour.
+    fn age(&self, now: Instant) -> Duration {
+        Duration::from_micros(u64::from((now.as_micros() as u32).wrapping_sub(self.since_us)))
+    }
+
     /// What both sides agreed on.
     pub(crate) fn agreed(&self, config: &Config) -> Agreed {
         let scaling = self.agreed & SCALING != 0;
@@ -102,23 +109,21 @@ impl<E: Env> Tcp<E> {
         };
         let agreed = half.agreed(cx.config);
         let max_segment = listener.options.max_segment;
-        let our_mss =
-            options::ours(&cx.config.tcp, cx.link_mss(&half.key), max_segment).mss.unwrap_or(options::MIN_MSS);
-        let offset = isn::ts_offset(&self.secret, half.key.local, half.key.remote);
-        let stamps = agreed.ts.then(|| (stamp(now, offset), half.ts_recent));
+        let link_mss = cx.link_mss(&half.key);
+        let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
+        let stamps = agreed.ts.then(|| (stamp(now, half.ts_offset), half.ts_recent));
         let seg = syn_ack(self.first_window, &half.key, half.iss, half.irs, our_mss, &agreed, stamps);
         cx.reply(&half.key, seg, listener.options.tos, listener.options.ttl);
     }
 
     /// An ACK without a connection's state, for a half-open record that is challenged.
     fn challenge_half(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
-        let offset = |h: &Half| isn::ts_offset(&self.secret, h.key.local, h.key.remote);
         let Some(half) = self.half.by_index(index) else { return };
         if half.challenges >= CHALLENGES {
             cx.counters.tcp.challenge_acks_limited += 1;
             return;
         }
-        let ts = (half.agreed & STAMPS != 0).then(|| (stamp(now, offset(half)), half.ts_recent));
+        let ts = (half.agreed & STAMPS != 0).then(|| (stamp(now, half.ts_offset), half.ts_recent));
         let seg = Segment {
             seq: half.iss + 1,
             ack: half.irs + 1,
@@ -142,7 +147,7 @@ impl<E: Env> Tcp<E> {
         now: Instant,
         cx: &mut Cx<'_>,
         index: u32,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u64),
         seg: &Segment,
         meta: &RxMeta,
         buf: E::Buf,
@@ -196,7 +201,7 @@ impl<E: Env> Tcp<E> {
             if self.is_cookie(now, key, seg) {
                 let listener = half.listener;
                 self.forget_half(index);
-                return self.on_cookie(now, cx, key, listener, seg, meta, buf);
+                return self.on_cookie(now, cx, (key, hash), listener, seg, meta, buf);
             }
             // As long as cookies may be under way, no reset: an honest peer whose first segment was lost sends its second, which carries
             // no cookie, and then repeats the first.
@@ -216,12 +221,14 @@ impl<E: Env> Tcp<E> {
         let is_prompt = half.tries == 0 && half.agreed & ACKED == 0;
         let seeds = Seeds {
             key: *key,
+            hash,
             listener: half.listener,
             irs: half.irs,
             iss: half.iss,
             agreed: half.agreed(cx.config),
             ts_recent: half.ts_recent,
-            round_trip: is_prompt.then(|| now.since(half.since)),
+            round_trip: is_prompt.then(|| half.age(now)),
+            ts_offset: half.ts_offset,
             tries: if half.agreed & ACKED != 0 { 0 } else { half.tries },
             half: Some(index),
         };

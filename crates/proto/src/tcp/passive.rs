@@ -1,6 +1,6 @@
 //! Segments for which there is no flow: a listener's SYNs and cookies, and everything that gets a reset (RFC 9293 3.10.7.1 and 3.10.7.2).
 
-use clearway_base::{Duration, Instant};
+use clearway_base::{Duration, Handle, Instant};
 use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Flags, Segment, Seq};
 
@@ -25,6 +25,8 @@ const REUSE_GAP: u32 = 1 << 17;
 /// What an open connection grows from when a stranger's handshake is complete.
 pub(crate) struct Seeds {
     pub key: FlowKey,
+    /// The hash of `key`.
+    pub hash: u64,
     pub listener: ListenerId,
     pub irs: Seq,
     pub iss: Seq,
@@ -32,6 +34,8 @@ pub(crate) struct Seeds {
     pub ts_recent: u32,
     /// From SYN-ACK to ACK, when only one SYN-ACK was sent.
     pub round_trip: Option<Duration>,
+    /// As [`Conn::ts_offset`].
+    pub ts_offset: u32,
     /// How often the SYN-ACK was repeated.
     pub tries: u8,
     /// The half-open record that it replaces; None for a cookie.
@@ -44,7 +48,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         now: Instant,
         cx: &mut Cx<'_>,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u64),
         seg: &Segment,
         meta: &RxMeta,
         buf: E::Buf,
@@ -59,7 +63,7 @@ impl<E: Env> Tcp<E> {
         };
         if seg.flags.ack() {
             if !seg.flags.syn() && self.cookies_until >= now {
-                return self.on_cookie(now, cx, key, listener, seg, meta, buf);
+                return self.on_cookie(now, cx, (key, hash), listener, seg, meta, buf);
             }
             cx.reset_for(key, seg, len);
             return Err(Drop::TcpNoHandshake);
@@ -69,7 +73,7 @@ impl<E: Env> Tcp<E> {
             // silence tells a scanner least (RFC 9293 3.10.7.2, third to fifth).
             return Err(Drop::TcpBadFlags);
         }
-        self.on_syn(now, cx, key, listener, seg, None)
+        self.on_syn(now, cx, (key, hash), listener, seg, None)
     }
 
     /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay ahead of.
@@ -77,7 +81,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         now: Instant,
         cx: &mut Cx<'_>,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u64),
         id: ListenerId,
         seg: &Segment,
         after: Option<Seq>,
@@ -94,7 +98,8 @@ impl<E: Env> Tcp<E> {
         }
         let max_segment = listener.options.max_segment;
         let offered = Offered::from(&seg.opts);
-        let agreed = options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), cx.link_mss(key), max_segment);
+        let link_mss = cx.link_mss(key);
+        let agreed = options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), link_mss, max_segment);
         if full {
             self.answer_with_cookie(now, cx, key, id, seg, agreed);
             return Ok(());
@@ -114,14 +119,15 @@ impl<E: Env> Tcp<E> {
             mss: agreed.mss,
             snd_scale: agreed.snd_scale,
             agreed: bits(agreed.scaling, SCALING) | bits(agreed.ts, STAMPS) | bits(agreed.sack, SACKS),
-            since: now,
+            since_us: now.as_micros() as u32,
+            ts_offset: isn::ts_offset(&self.secret, key.local, key.remote),
             listener: id,
         };
         self.answer_half(now, cx, &half);
         let Some(handle) = self.half.insert(half) else {
             return Err(Drop::TcpBacklogFull);
         };
-        if !self.flows.insert(self.flows.hash(key), FlowRef::new(LifePhase::Half, handle.index())) {
+        if !self.flows.insert(hash, FlowRef::new(LifePhase::Half, handle.index())) {
             self.half.remove(handle);
             return Err(Drop::TcpBacklogFull);
         }
@@ -156,7 +162,8 @@ impl<E: Env> Tcp<E> {
             agreed.scaling = false;
         }
         let max_segment = listener.options.max_segment;
-        let our_mss = options::ours(&cx.config.tcp, cx.link_mss(key), max_segment).mss.unwrap_or(options::MIN_MSS);
+        let link_mss = cx.link_mss(key);
+        let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
         let answer = half::syn_ack(self.first_window, key, iss, seg.seq, our_mss, &agreed, stamps);
         let (tos, ttl) = (listener.options.tos, listener.options.ttl);
         self.cookies_until = now + COOKIE_LIFE;
@@ -176,7 +183,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         now: Instant,
         cx: &mut Cx<'_>,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u64),
         id: ListenerId,
         seg: &Segment,
         meta: &RxMeta,
@@ -200,8 +207,19 @@ impl<E: Env> Tcp<E> {
             mss,
         };
         let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
-        let seeds =
-            Seeds { key: *key, listener: id, irs, iss, agreed, ts_recent, round_trip: None, tries: 0, half: None };
+        let seeds = Seeds {
+            key: *key,
+            hash,
+            listener: id,
+            irs,
+            iss,
+            agreed,
+            ts_recent,
+            round_trip: None,
+            ts_offset: isn::ts_offset(&self.secret, key.local, key.remote),
+            tries: 0,
+            half: None,
+        };
         let open = self.make_open(now, cx, &seeds, seg)?;
         cx.counters.tcp.syn_cookies_accepted += 1;
         self.deliver(now, cx, open, seg, meta, buf)
@@ -230,7 +248,12 @@ impl<E: Env> Tcp<E> {
         if !self.room_for_one(cx) || (seeds.half.is_none() && self.flows.is_full()) {
             return Err(Drop::TcpConnectionsFull);
         }
-        let mut conn = self.new_conn(now, cx, seeds.key, token, conn_options, seeds.iss).ok_or(Drop::TcpNoMemory)?;
+        let index = self
+            .add_conn(now, cx, seeds.key, token, conn_options, seeds.iss, seeds.ts_offset)
+            .ok_or(Drop::TcpNoMemory)?
+            .index();
+        let Tcp { open, pools, .. } = self;
+        let Some(conn) = open.by_index_mut(index) else { return Err(Drop::TcpConnectionsFull) };
         conn.state = State::Established;
         conn.marks.set(Marks::PENDING);
         conn.token = seeds.listener.to_bits();
@@ -244,19 +267,20 @@ impl<E: Env> Tcp<E> {
         // The SYN and its answers, which no record of this kind has seen.
         (conn.segs_in, conn.segs_out) = (1, 1 + u32::from(seeds.tries));
         if seeds.tries > 0 {
-            conn.suffer(&mut self.pools, |t| t.syns_retransmitted = seeds.tries.into());
+            conn.suffer(pools, |t| t.syns_retransmitted = seeds.tries.into());
         }
         if let Some(round_trip) = seeds.round_trip {
             conn.rtt.on_sample(round_trip, 1, conn.mss);
         }
         conn.set_window(u32::from(seg.wnd) << conn.snd.shift, seg.seq, seg.ack);
-        active::established(now, &mut conn, &self.pools, cx);
-        let Some(handle) = self.open.insert(conn) else {
-            return Err(Drop::TcpConnectionsFull);
-        };
-        let index = handle.index();
+        // The SYN-ACK has found the way, most times.
+        conn.route = cx.ip.known_route(&seeds.key);
+        if conn.route.mtu() != 0 {
+            conn.path_takes(conn.route.mtu());
+        }
+        active::established(now, conn, pools, cx);
         let to = FlowRef::new(LifePhase::Open, index);
-        let hash = self.flows.hash(&seeds.key);
+        let hash = seeds.hash;
         match seeds.half {
             Some(half) => {
                 self.take_half(half);
@@ -265,7 +289,7 @@ impl<E: Env> Tcp<E> {
             None => {
                 // There is room: it was looked at above. Should the table refuse all the same, the connection goes again.
                 if !self.flows.insert(hash, to) {
-                    self.discard(handle);
+                    self.free(index);
                     return Err(Drop::TcpConnectionsFull);
                 }
             }
@@ -279,24 +303,30 @@ impl<E: Env> Tcp<E> {
         Ok(index)
     }
 
-    /// A record with everything that is the same for all new connections; None when the stores have no memory for it.
-    pub(super) fn new_conn(
+    /// Makes a record with everything that is the same for all new connections; None when there is no place for it, or the stores have no memory for it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn add_conn(
         &mut self,
         now: Instant,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         key: FlowKey,
         token: u64,
         conn_options: ConnOptions,
         iss: Seq,
-    ) -> Option<Conn<E>> {
+        ts_offset: u32,
+    ) -> Option<Handle<Conn<E>>> {
+        if self.open.is_full() {
+            return None;
+        }
         let rx = self.pools.rx.open(token)?;
         let Some(tx) = self.pools.tx.open(token) else {
             self.pools.rx.close(rx);
             return None;
         };
-        let our_mss = options::ours(&cx.config.tcp, cx.link_mss(&key), conn_options.max_segment).mss;
-        let offset = isn::ts_offset(&self.secret, key.local, key.remote);
-        Some(Conn::fresh(now, key, rx, tx, conn_options, token, iss, our_mss.unwrap_or(options::MIN_MSS), offset))
+        let link_mss = cx.link_mss(&key);
+        let our_mss = options::ours(&cx.config.tcp, link_mss, conn_options.max_segment).mss;
+        let our_mss = our_mss.unwrap_or(options::MIN_MSS);
+        self.open.insert_with(|_| Conn::fresh(now, key, rx, tx, conn_options, token, iss, our_mss, ts_offset))
     }
 }
 

@@ -175,9 +175,12 @@ impl<E: Env> Tcp<E> {
             return Err(ConnectError::BadAddress);
         }
         let iss = isn::isn(&self.secret, key.local_endpoint(), remote, now);
-        let mut conn = self.new_conn(now, cx, key, spec.token, spec.options, iss).ok_or(ConnectError::NoMemory)?;
-        conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
-        let handle = self.open.insert(conn).ok_or(ConnectError::TooMany)?;
+        let offset = isn::ts_offset(&self.secret, key.local, key.remote);
+        let handle =
+            self.add_conn(now, cx, key, spec.token, spec.options, iss, offset).ok_or(ConnectError::NoMemory)?;
+        if let Some(conn) = self.open.get_mut(handle) {
+            conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
+        }
         if !self.flows.insert(self.flows.hash(&key), FlowRef::new(LifePhase::Open, handle.index())) {
             self.discard(handle);
             return Err(ConnectError::TooMany);

@@ -100,7 +100,7 @@ impl<E: Env> Tcp<E> {
         now: Instant,
         cx: &mut Cx<'_>,
         index: u32,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u64),
         seg: &Segment,
         len: u32,
     ) -> Result<(), Drop> {
@@ -117,7 +117,7 @@ impl<E: Env> Tcp<E> {
                 let after = wait.snd_nxt;
                 self.forget_wait(index);
                 cx.counters.tcp.time_wait_reused += 1;
-                return self.on_syn(now, cx, key, listener, seg, Some(after));
+                return self.on_syn(now, cx, (key, hash), listener, seg, Some(after));
             }
         }
         let seq_len = seg.seq_len(len as usize);
