@@ -109,7 +109,8 @@ impl Short {
 
     /// Segments that had to be sent twice, on both sides: none, or the figure is not that of a clean exchange.
     pub fn retransmitted(&self) -> u64 {
-        let tcp = |side: &Side| side.stack.counters().tcp.retransmitted_segs + side.stack.counters().tcp.syn_acks_repeated;
+        let tcp =
+            |side: &Side| side.stack.counters().tcp.retransmitted_segs + side.stack.counters().tcp.syn_acks_repeated;
         tcp(&self.server) + tcp(&self.client)
     }
 

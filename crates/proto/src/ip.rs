@@ -250,6 +250,12 @@ impl Ip {
         Some(mtu)
     }
 
+    /// What `make` says of the two addresses of a flow, remembered for the next who asks.
+    #[inline]
+    pub(crate) fn known_ts_offset(&mut self, key: &FlowKey, make: impl FnOnce() -> u32) -> u32 {
+        self.ways.ts_offset(self.generation, key, make)
+    }
+
     /// How packets of a flow leave, as far as that is remembered.
     #[inline]
     pub(crate) fn known_route(&self, key: &FlowKey) -> RouteCache {

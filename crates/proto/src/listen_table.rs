@@ -1,15 +1,13 @@
 //! Listening sockets, found by table, address and port: the specific address before the family's wildcard, and that before a
 //! wildcard of both families (RFC 9293 3.9.1.1).
 
-use core::hash::Hasher;
-
 use clearway_base::{FlowMap, Link, List, Slab};
 use clearway_wire::{Addr, Endpoint};
-use siphasher::sip::SipHasher13;
 
 use crate::Table;
 use crate::config::ConnOptions;
 use crate::error::ListenError;
+use crate::hash::AddrHash;
 use crate::stack::{BindId, ListenerId};
 use crate::survey::ListenerSummary;
 
@@ -44,23 +42,25 @@ pub(crate) struct Listener {
 pub(crate) struct ListenTable {
     slab: Slab<Listener>,
     map: FlowMap,
-    key: (u64, u64),
+    hash: AddrHash,
     /// Listeners that have news for their owner.
     news: List,
 }
 
 impl ListenTable {
-    /// A table for `capacity` listeners, hashed under `key`.
-    pub(crate) fn new(capacity: u32, key: (u64, u64)) -> ListenTable {
+    /// A table for `capacity` listeners.
+    pub(crate) fn new(capacity: u32, hash: AddrHash) -> ListenTable {
         // A wildcard of both families stands in the table twice, once for each family.
-        ListenTable { slab: Slab::new(capacity), map: FlowMap::new(capacity.saturating_mul(2)), key, news: List::new() }
+        ListenTable {
+            slab: Slab::new(capacity),
+            map: FlowMap::new(capacity.saturating_mul(2)),
+            hash,
+            news: List::new(),
+        }
     }
 
     fn hash(&self, table: Table, addr: &Addr, port: u16) -> u64 {
-        let mut h = SipHasher13::new_with_keys(self.key.0, self.key.1);
-        h.write(addr.octets());
-        h.write_u32(u32::from(table.0) << 16 | u32::from(port));
-        h.finish()
+        self.hash.of(u64::from(table.0) << 16 | u64::from(port), addr)
     }
 
     fn exact(&self, table: Table, addr: &Addr, port: u16) -> Option<u32> {

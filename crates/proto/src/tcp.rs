@@ -52,6 +52,7 @@ use crate::emit::IpOut;
 use crate::error::Failure;
 use crate::event::Event;
 use crate::flow::{FlowKey, FlowRef, Flows, Found, LifePhase, MAX_INDEX, Name};
+use crate::hash::AddrHash;
 use crate::icmp::IcmpError;
 use crate::ingest::{BufferMaker, Payload};
 use crate::ip::Ip;
@@ -192,7 +193,7 @@ impl<E: Env> Tcp<E> {
             wheel: Wheel::new(limits.connections.min(MAX_INDEX), Instant::ZERO),
             wait: Slab::new(limits.time_wait.min(MAX_INDEX)),
             waits: List::new(),
-            listeners: ListenTable::new(limits.listeners, key(2)),
+            listeners: ListenTable::new(limits.listeners, AddrHash::new(&config.secret, 6)),
             ports: Ports::new(config.tcp.ephemeral_ports),
             binds: Binds::new(limits.binds, key(4)),
             pools: Pools {
@@ -312,7 +313,7 @@ impl<E: Env> Tcp<E> {
         self.now = now;
         cx.counters.tcp.segs_in += 1;
         if found.at.is_open() && self.is_at(found.at, key) {
-            return self.deliver(now, cx, found.at.index(), seg, meta, buf);
+            return self.deliver(now, cx, (found.at.index(), found.hash), seg, meta, buf);
         }
         self.on_other_segment(now, cx, key, found, seg, meta, buf)
     }
@@ -336,7 +337,9 @@ impl<E: Env> Tcp<E> {
             _ => self.flows.find(found.hash, |at| self.is_at(at, key)),
         };
         match at {
-            Some(at) if at.phase() == LifePhase::Open => self.deliver(now, cx, at.index(), seg, meta, buf),
+            Some(at) if at.phase() == LifePhase::Open => {
+                self.deliver(now, cx, (at.index(), found.hash), seg, meta, buf)
+            }
             Some(at) if at.phase() == LifePhase::Half => {
                 self.on_half(now, cx, at.index(), (key, found.hash), seg, meta, buf)
             }
@@ -345,13 +348,13 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    /// Gives a segment to the open connection at `index`.
+    /// Gives a segment to the open connection at `index`, whose flow has `hash`.
     #[inline]
     fn deliver(
         &mut self,
         now: Instant,
         cx: &mut Cx<'_>,
-        index: u32,
+        (index, hash): (u32, u64),
         seg: &Segment,
         meta: &RxMeta,
         buf: E::Buf,
@@ -360,10 +363,15 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpPortClosed);
         };
         let result = open::on_segment(now, c, &mut self.pools, cx, seg, meta, buf);
+        let is_over = c.marks.any(Marks::GONE.with(Marks::TO_WAIT));
         if c.marks.has(Marks::TO_WAIT) {
             self.last_ack(now, cx, index);
         }
-        self.settle_here(now, cx.config, cx.counters, index);
+        if is_over {
+            self.leave(now, cx.config, cx.counters, index, Some(hash));
+        } else {
+            self.settle_here(now, cx.config, cx.counters, index);
+        }
         result
     }
 
@@ -418,7 +426,7 @@ impl<E: Env> Tcp<E> {
             return;
         }
         if c.marks.any(Marks::GONE.with(Marks::TO_WAIT)) {
-            return self.leave(now, config, counters, index);
+            return self.leave(now, config, counters, index, None);
         }
         debug_assert!(!c.marks.has(Marks::DETACHED) || !c.marks.has(Marks::EMIT));
         if c.marks.has(Marks::REARM) {
@@ -454,17 +462,18 @@ impl<E: Env> Tcp<E> {
         debug_assert!(joined, "a line without holes has room for every connection");
     }
 
-    /// The connection is over: its flow ends or moves on, and the record goes unless its owner still holds it.
+    /// The connection is over: its flow ends or moves on, and the record goes unless its owner still holds it. `hash` is that of its flow, for who has it.
     #[cold]
-    fn leave(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+    fn leave(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32, hash: Option<u64>) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if !c.marks.has(Marks::DETACHED) {
             c.marks.set(Marks::DETACHED);
-            let (to_wait, key) = (c.marks.has(Marks::TO_WAIT), c.key);
+            let to_wait = c.marks.has(Marks::TO_WAIT);
+            let hash = hash.unwrap_or_else(|| self.flows.hash(&c.key));
             if to_wait {
-                self.enter_wait(now, config, counters, index);
+                self.enter_wait(now, config, counters, index, hash);
             } else {
-                self.flows.remove(self.flows.hash(&key), FlowRef::new(LifePhase::Open, index));
+                self.flows.remove(hash, FlowRef::new(LifePhase::Open, index));
             }
         }
         self.wheel.disarm(index);
@@ -530,7 +539,7 @@ impl<E: Env> Tcp<E> {
             cx.reply_plain(&key, reset);
         }
         c.end();
-        self.leave(self.now, cx.config, cx.counters, index);
+        self.leave(self.now, cx.config, cx.counters, index, None);
     }
 
     /// Looks at the timers that are due.

@@ -23,6 +23,8 @@ struct Way {
     /// The longest IP packet of the first link.
     link_mtu: u32,
     table: Table,
+    /// What is added to our clock in timestamps towards the peer; 0 while nobody has asked.
+    ts_offset: u32,
     /// How packets leave, once one did.
     route: RouteCache,
 }
@@ -40,6 +42,7 @@ impl Ways {
             generation: 0,
             link_mtu: 0,
             table: Table(0),
+            ts_offset: 0,
             route: RouteCache::default(),
         };
         Ways { ways: alloc::vec![none; WAYS].into_boxed_slice() }
@@ -78,9 +81,25 @@ impl Ways {
     /// Remembers a way; `route` is the default while nobody has asked how packets leave.
     pub(crate) fn put(&mut self, generation: u32, key: &FlowKey, link_mtu: u32, route: RouteCache) {
         let place = self.place(key);
+        let ts_offset = self.find(generation, key).map_or(0, |way| way.ts_offset);
         if let Some(way) = self.ways.get_mut(place) {
-            *way = Way { local: key.local, remote: key.remote, generation, link_mtu, table: key.table, route };
+            *way =
+                Way { local: key.local, remote: key.remote, generation, link_mtu, table: key.table, ts_offset, route };
         }
+    }
+
+    /// What `make` says of the two addresses, which is always the same; it is asked when that is not remembered.
+    #[inline]
+    pub(crate) fn ts_offset(&mut self, generation: u32, key: &FlowKey, make: impl FnOnce() -> u32) -> u32 {
+        let Some(known) = self.find(generation, key).map(|way| way.ts_offset) else { return make() };
+        if known != 0 {
+            return known;
+        }
+        let (place, made) = (self.place(key), make());
+        if let Some(way) = self.ways.get_mut(place) {
+            way.ts_offset = made;
+        }
+        made
     }
 }
 
@@ -104,6 +123,19 @@ mod tests {
         for (generation, key) in [(2, key(7, 0)), (1, key(8, 0)), (1, key(7, 1)), (1, turned)] {
             assert_eq!(ways.link_mtu(generation, &key), None, "{generation} {key:?}");
         }
+    }
+
+    #[test]
+    fn an_offset_is_made_once_for_a_way_that_is_remembered() {
+        let mut ways = Ways::new();
+        assert_eq!(ways.ts_offset(1, &key(7, 0), || 5), 5);
+        // Nothing was known of the way, so that nothing was kept.
+        assert_eq!(ways.ts_offset(1, &key(7, 0), || 6), 6);
+        ways.put(1, &key(7, 0), 1500, RouteCache::default());
+        assert_eq!(ways.ts_offset(1, &key(7, 0), || 7), 7);
+        ways.put(1, &key(7, 0), 1400, RouteCache::default());
+        assert_eq!(ways.ts_offset(1, &key(7, 0), || 8), 7);
+        assert_eq!(ways.ts_offset(2, &key(7, 0), || 9), 9);
     }
 
     #[test]

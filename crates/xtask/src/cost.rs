@@ -105,11 +105,7 @@ fn instructions(program: &Path, case: &Case) -> Result<u64> {
 fn collected(program: &Path, case: &Case, rounds: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command
-        .args([
-            "--tool=callgrind",
-            "--toggle-collect=clearway_cost::*::server_turn*",
-            "--callgrind-out-file=/dev/null",
-        ])
+        .args(["--tool=callgrind", "--toggle-collect=clearway_cost::*::server_turn*", "--callgrind-out-file=/dev/null"])
         .arg(program);
     let (_, errors) = output(arguments(&mut command, case, rounds))?;
     let line =

@@ -27,7 +27,7 @@ const V6: Addr = Addr::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 
 #[test]
 fn a_specific_address_wins_over_the_wildcard() {
-    let mut t = ListenTable::new(8, (1, 2));
+    let mut t = ListenTable::new(8, AddrHash::new(&[1; 32], 6));
     let any = t.insert(listener(Addr::ANY_V4, 80, false)).unwrap();
     let one = t.insert(listener(v4(1), 80, false)).unwrap();
     assert_eq!(t.find(Table(0), Endpoint::new(v4(1), 80)), Some(one));
@@ -39,7 +39,7 @@ fn a_specific_address_wins_over_the_wildcard() {
 
 #[test]
 fn the_ipv6_wildcard_takes_ipv4_unless_it_is_told_not_to() {
-    let mut t = ListenTable::new(8, (1, 2));
+    let mut t = ListenTable::new(8, AddrHash::new(&[1; 32], 6));
     let both = t.insert(listener(Addr::ANY_V6, 80, true)).unwrap();
     assert_eq!(t.find(Table(0), Endpoint::new(v4(1), 80)), Some(both));
     assert_eq!(t.find(Table(0), Endpoint::new(V6, 80)), Some(both));
@@ -54,7 +54,7 @@ fn the_ipv6_wildcard_takes_ipv4_unless_it_is_told_not_to() {
 
 #[test]
 fn the_same_address_and_port_is_refused_and_so_is_one_too_many() {
-    let mut t = ListenTable::new(2, (1, 2));
+    let mut t = ListenTable::new(2, AddrHash::new(&[1; 32], 6));
     t.insert(listener(v4(1), 80, false)).unwrap();
     assert_eq!(t.insert(listener(v4(1), 80, false)), Err(ListenError::InUse));
     t.insert(listener(v4(1), 81, false)).unwrap();
@@ -63,7 +63,7 @@ fn the_same_address_and_port_is_refused_and_so_is_one_too_many() {
 
 #[test]
 fn news_of_a_listener_is_told_once_and_dies_with_it() {
-    let mut t = ListenTable::new(2, (1, 2));
+    let mut t = ListenTable::new(2, AddrHash::new(&[1; 32], 6));
     let a = t.insert(listener(v4(1), 80, false)).unwrap();
     let b = t.insert(listener(v4(1), 81, false)).unwrap();
     t.mark(a);

@@ -233,7 +233,7 @@ impl<E: Env> Tcp<E> {
             half: Some(index),
         };
         let open = self.make_open(now, cx, &seeds, seg)?;
-        self.deliver(now, cx, open, seg, meta, buf)
+        self.deliver(now, cx, (open, hash), seg, meta, buf)
     }
 
     /// The record of a handshake goes, and its flow with it.

@@ -120,7 +120,7 @@ impl<E: Env> Tcp<E> {
             snd_scale: agreed.snd_scale,
             agreed: bits(agreed.scaling, SCALING) | bits(agreed.ts, STAMPS) | bits(agreed.sack, SACKS),
             since_us: now.as_micros() as u32,
-            ts_offset: isn::ts_offset(&self.secret, key.local, key.remote),
+            ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
         };
         self.answer_half(now, cx, &half);
@@ -222,7 +222,7 @@ impl<E: Env> Tcp<E> {
         };
         let open = self.make_open(now, cx, &seeds, seg)?;
         cx.counters.tcp.syn_cookies_accepted += 1;
-        self.deliver(now, cx, open, seg, meta, buf)
+        self.deliver(now, cx, (open, hash), seg, meta, buf)
     }
 
     /// A stranger's handshake is complete: makes the open connection, in ESTABLISHED, and queues it for accept. Its first segment, `seg`,

@@ -147,12 +147,6 @@ impl<E: Env> Tcp<E> {
         if local.is_v4() != remote.addr.is_v4() {
             return Err(ConnectError::BadAddress);
         }
-        if !cx.ip.is_ours(spec.table, &local) || cx.ip.link_mtu(spec.table, &local, &remote.addr).is_none() {
-            return Err(ConnectError::NoRoute);
-        }
-        if !self.room_for_one(cx) || self.flows.is_full() {
-            return Err(ConnectError::TooMany);
-        }
         let key = |port| FlowKey {
             local,
             remote: remote.addr,
@@ -160,6 +154,12 @@ impl<E: Env> Tcp<E> {
             remote_port: remote.port,
             table: spec.table,
         };
+        if !cx.ip.is_ours(spec.table, &local) || cx.ip.known_link_mtu(&key(0)).is_none() {
+            return Err(ConnectError::NoRoute);
+        }
+        if !self.room_for_one(cx) || self.flows.is_full() {
+            return Err(ConnectError::TooMany);
+        }
         let port = if asked.port != 0 {
             let local = Endpoint::new(local, asked.port);
             if self.find(&key(asked.port)).is_some() || self.binds.is_taken(&alone(spec.table, local), bound) {
@@ -175,7 +175,7 @@ impl<E: Env> Tcp<E> {
             return Err(ConnectError::BadAddress);
         }
         let iss = isn::isn(&self.secret, key.local_endpoint(), remote, now);
-        let offset = isn::ts_offset(&self.secret, key.local, key.remote);
+        let offset = cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
         let handle =
             self.add_conn(now, cx, key, spec.token, spec.options, iss, offset).ok_or(ConnectError::NoMemory)?;
         if let Some(conn) = self.open.get_mut(handle) {

@@ -41,8 +41,8 @@ impl Wait {
 }
 
 impl<E: Env> Tcp<E> {
-    /// The flow of an open connection moves on to TIME-WAIT. When the table is full, the oldest record makes room.
-    pub(super) fn enter_wait(&mut self, now: Instant, config: &Config, counters: &mut Counters, open: u32) {
+    /// The flow of an open connection, which has `hash`, moves on to TIME-WAIT. When the table is full, the oldest record makes room.
+    pub(super) fn enter_wait(&mut self, now: Instant, config: &Config, counters: &mut Counters, open: u32, hash: u64) {
         if self.wait.is_full() {
             counters.tcp.time_wait_evicted += 1;
             if let Some(oldest) = self.waits.front() {
@@ -50,7 +50,6 @@ impl<E: Env> Tcp<E> {
             }
         }
         let Some(c) = self.open.by_index(open) else { return };
-        let hash = self.flows.hash(&c.key);
         let from = FlowRef::new(LifePhase::Open, open);
         let record = Wait::of(c, now, config);
         match self.wait.insert(record) {

@@ -112,9 +112,28 @@ impl TcpOptions {
     }
 
     /// Reads an option list, 0–40 bytes.
+    #[inline]
+    pub(super) fn parse(list: &[u8]) -> TcpOptions {
+        Self::of_usual_syn(list).unwrap_or_else(|| Self::parse_any(list))
+    }
+
+    /// The options of a SYN with everything in the order in which [`TcpOptions::emit`] writes it, and Linux too: [`TcpOptions::parse_any`] reads the same.
+    #[inline]
+    fn of_usual_syn(list: &[u8]) -> Option<TcpOptions> {
+        let &[MSS, 4, a, b, SACK_PERMITTED, 2, TS, 10, ref ts @ .., NOP, WSCALE, 3, shift] = list else { return None };
+        let ts: &[u8; 8] = ts.try_into().ok()?;
+        Some(TcpOptions {
+            ts: Some((u32_at(ts, 0), u32_at(ts, 4))),
+            mss: Some(u16::from_be_bytes([a, b])),
+            wscale: Some(shift),
+            sack_permitted: true,
+            ..TcpOptions::NONE
+        })
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn parse(list: &[u8]) -> TcpOptions {
+    pub(super) fn parse_any(list: &[u8]) -> TcpOptions {
         let mut opts = TcpOptions::NONE;
         let mut seen_sack = false;
         for option in RawOptions::new(list) {
@@ -163,7 +182,28 @@ impl TcpOptions {
     }
 
     /// Writes the options, every one padded to words, and returns their length.
+    #[inline]
     pub(super) fn emit(&self, out: &mut [u8]) -> usize {
+        match *self {
+            TcpOptions { ts: Some(ts), mss: Some(mss), wscale: Some(shift), sack_permitted: true, sack, .. }
+                if sack.is_empty() =>
+            {
+                Self::emit_usual_syn(mss, ts, shift, out)
+            }
+            _ => self.emit_any(out),
+        }
+    }
+
+    /// What [`TcpOptions::emit_any`] writes of a SYN that has everything.
+    #[inline]
+    fn emit_usual_syn(mss: u16, (val, ecr): (u32, u32), shift: u8, out: &mut [u8]) -> usize {
+        let ([a, b], [c, d, e, f], [g, h, i, j]) = (mss.to_be_bytes(), val.to_be_bytes(), ecr.to_be_bytes());
+        let list = [MSS, 4, a, b, SACK_PERMITTED, 2, TS, 10, c, d, e, f, g, h, i, j, NOP, WSCALE, 3, shift];
+        out[..list.len()].copy_from_slice(&list);
+        list.len()
+    }
+
+    pub(super) fn emit_any(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
             out[at..at + bytes.len()].copy_from_slice(bytes);

@@ -99,6 +99,11 @@ fn a_syn_carries_all_its_options() {
     let list = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
     assert_eq!(bytes[20..], list);
     assert_eq!(parse(&bytes).unwrap().opts, opts);
+    // The quick ways say what the long ones say.
+    assert_eq!(TcpOptions::parse_any(&list), opts);
+    let mut long = [0; 20];
+    assert_eq!(opts.emit_any(&mut long), list.len());
+    assert_eq!(long, list);
 }
 
 #[test]
