@@ -75,7 +75,8 @@ impl TxStore for RingTx {
         u64::from(self.limit.saturating_sub(queue.len)).min(free) as u32
     }
 
-    #[inline]
+    // Always, as all of `Stack::send` is: what it costs must not hang on how many places call it.
+    #[inline(always)]
     fn write(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
         // What is usual: it fits the chunk that the queue ends in, or a first one. Anything else goes from chunk to chunk.
         let most = self.limit.saturating_sub(queue.len).min(self.arena.chunk_len()) as usize;
