@@ -124,6 +124,14 @@ pub trait TxStore {
     /// The oldest `n` bytes were acknowledged.
     fn consume(&mut self, queue: &mut Self::Queue, n: u32);
 
+    /// Whether the owner is in the midst of writing: more bytes follow at once and will be told of, so what does not fill a segment may wait for them, as under
+    /// a cork. Asked after [`TxStore::len`].
+    #[inline]
+    fn more_follows(&self, queue: &Self::Queue) -> bool {
+        let _ = queue;
+        false
+    }
+
     /// Something will be done about this queue soon: what it holds is brought nearer to the processor. A store that holds little does nothing.
     #[inline]
     fn prefetch(&self, queue: &Self::Queue) {

@@ -69,7 +69,7 @@ impl FifoMem {
         for word in [&head.tail, &head.kicked, &head.head, &head.want_room] {
             word.store(0, Ordering::Release);
         }
-        for word in [&head.urgent, &head.urgents, &head.urgent_taken, &head.urgent_passed] {
+        for word in [&head.urgent, &head.urgents, &head.urgent_taken, &head.urgent_passed, &head.more] {
             word.store(0, Ordering::Release);
         }
     }
@@ -176,6 +176,16 @@ impl Producer {
             self.tail = self.tail.wrapping_add(len);
             // Release: who sees the position sees the bytes.
             self.mem.head.tail.store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// Whether more bytes are published right after the next ones, so that the consumer may wait for them. Call before those are published. Who says that there
+    /// are has to publish some and to look at [`Producer::kick`] then.
+    pub fn say_more(&self, more: bool) {
+        let more = u32::from(more);
+        // The producer's own line: nobody else writes it.
+        if self.mem.head.more.load(Ordering::Relaxed) != more {
+            self.mem.head.more.store(more, Ordering::Relaxed);
         }
     }
 
@@ -308,6 +318,11 @@ impl Consumer {
         }
         self.consume(read);
         Ok(read as usize)
+    }
+
+    /// Whether the producer was in the midst of writing when it published what [`Consumer::len`] saw last, or is by now: then it publishes more at once.
+    pub fn more_follows(&self) -> bool {
+        self.mem.head.more.load(Ordering::Relaxed) != 0
     }
 
     /// From now on the producer sends a message again when it publishes. [`Consumer::len`] must be looked at afterwards.

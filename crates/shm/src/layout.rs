@@ -123,7 +123,9 @@ pub struct FifoHead {
     pub urgent: AtomicU32,
     /// See `urgent`.
     pub urgents: AtomicU32,
-    reserved: [Reserved; 12],
+    /// 1: the producer is in the midst of writing and publishes more at once; the producer's. Written before the tail.
+    pub more: AtomicU32,
+    reserved: [Reserved; 11],
     /// Where the consumer goes on; the consumer's.
     pub head: AtomicU32,
     /// The producer waits for room. The producer stores 1 and then looks once more; the consumer, when enough is free, exchanges it for 0,

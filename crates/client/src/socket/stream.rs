@@ -259,13 +259,15 @@ impl Socket {
     }
 }
 
-/// Copies bytes of `from` behind the first `skip`, as long as there is room, and publishes them in chunks.
+/// Copies bytes of `from` behind the first `skip`, as long as there is room, and publishes them in chunks. All but the last say that more follows: where a chunk ends
+/// is nothing that the peer should find a small segment at, and wait for its acknowledgement.
 pub(super) fn write_from(
     tx: &mut Producer,
     from: &[IoSlice<'_>],
     mut skip: usize,
     tell: impl Fn(),
 ) -> Result<usize, Hostile> {
+    let wanted = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip);
     let mut written = 0;
     let mut unpublished = 0;
     for part in from {
@@ -276,22 +278,25 @@ pub(super) fn write_from(
             let len = tx.write_ahead(unpublished, chunk)?;
             unpublished += len;
             written += len as usize;
-            let is_full = (len as usize) < chunk.len();
-            if unpublished == CHUNK || is_full {
-                publish(tx, std::mem::take(&mut unpublished), &tell);
-            }
-            if is_full {
+            if (len as usize) < chunk.len() {
+                publish(tx, unpublished, false, &tell);
                 return Ok(written);
+            }
+            if unpublished == CHUNK {
+                // Room that is there stays there, so there will be a next chunk.
+                let more = written < wanted && tx.room()? > unpublished;
+                publish(tx, std::mem::take(&mut unpublished), more, &tell);
             }
             rest = &rest[len as usize..];
         }
     }
-    publish(tx, unpublished, &tell);
+    publish(tx, unpublished, false, &tell);
     Ok(written)
 }
 
-fn publish(tx: &mut Producer, len: u32, tell: impl Fn()) {
+fn publish(tx: &mut Producer, len: u32, more: bool, tell: impl Fn()) {
     if len > 0 {
+        tx.say_more(more);
         tx.publish(len);
         if tx.kick() {
             tell();
@@ -320,3 +325,6 @@ fn read_into(
     }
     Ok(read as usize)
 }
+
+#[cfg(test)]
+mod tests;

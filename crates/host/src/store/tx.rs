@@ -197,6 +197,11 @@ impl TxStore for FifoTx {
         }
     }
 
+    #[inline]
+    fn more_follows(&self, queue: &Box<TxFifo>) -> bool {
+        !queue.is_frozen.get() && queue.live.borrow().as_ref().is_some_and(|live| live.end.more_follows())
+    }
+
     /// None: only the process writes.
     fn room(&self, _queue: &Box<TxFifo>) -> u32 {
         0

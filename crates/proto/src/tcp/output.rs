@@ -202,7 +202,8 @@ fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>) -> Option<Span> {
     let out = c.outstanding();
     let len = p.tx.len(&c.tx).wrapping_sub(out);
     let is_calm = c.recovery.phase() == Phase::Open && c.recovery.dupacks() == 0 && c.sack.is_none();
-    let may_be_small = !c.settings.cork() && (c.settings.nodelay() || !c.snd_ahead.small.gt(c.snd.una));
+    let is_corked = c.settings.cork() || p.tx.more_follows(&c.tx);
+    let may_be_small = !is_corked && (c.settings.nodelay() || !c.snd_ahead.small.gt(c.snd.una));
     let fits = len.wrapping_sub(1) < u32::from(c.mss) && out + len <= c.snd.wnd.min(c.cc.cwnd());
     (!c.marks.any(SPECIAL) && is_calm && may_be_small && fits).then(|| Span::with_len(c.snd.nxt, len))
 }
@@ -235,9 +236,9 @@ fn emit_rest<E: Env, S: Sink>(
     Ok(Turn::Done)
 }
 
-/// Whether the plan says to send `span` too, seen as it was when that was all: more may have been written meanwhile.
+/// Whether the plan says to send `span` too, seen as it was when that was all: more may have been written meanwhile, or be about to be.
 fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> bool {
-    let view = View { end: span.end, ..view(c, p, max_piece) };
+    let view = View { end: span.end, cork: c.settings.cork(), ..view(c, p, max_piece) };
     next(&view) == Plan::Send { span, fin: false, again: Again::New }
 }
 
@@ -274,7 +275,7 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
         allowance,
         small_unacked: c.snd_ahead.small.gt(una),
         nodelay: c.settings.nodelay(),
-        cork: c.settings.cork(),
+        cork: c.settings.cork() || p.tx.more_follows(&c.tx),
         force: c.marks.has(Marks::FORCE),
     }
 }

@@ -76,6 +76,21 @@ fn bytes_written_ahead_wait_for_the_gap_before_them() {
 }
 
 #[test]
+fn who_is_in_the_midst_of_writing_says_so_with_the_bytes() {
+    let (mut producer, mut consumer) = both(64, 64);
+    assert!(!consumer.more_follows());
+    for (more, bytes) in [(true, &b"cle"[..]), (true, b"ar"), (false, b"way")] {
+        producer.say_more(more);
+        producer.write(bytes).unwrap();
+        assert!(consumer.len().unwrap() > 0);
+        assert_eq!(consumer.more_follows(), more);
+    }
+    producer.say_more(true);
+    producer.mem().clear();
+    assert!(!consumer.more_follows(), "a FIFO that is used again knows nothing of it");
+}
+
+#[test]
 fn bytes_ahead_of_the_room_are_cut_off() {
     let (mut producer, _consumer) = both(64, 20);
     assert_eq!(producer.write_ahead(15, &[1; 10]), Ok(5));

@@ -44,7 +44,7 @@ pub(crate) enum Why {
     Congestion,
     /// A small segment is on its way, and more may come (Nagle).
     Nagle,
-    /// The owner collects (cork).
+    /// The owner collects (cork), or is in the midst of writing.
     Cork,
     /// The connection's state lets nothing out.
     State,

@@ -21,6 +21,9 @@ struct Program {
     wrote: u64,
     acked: u64,
     rang_wrote: bool,
+    /// All that it writes is one call: what it has written so far is not all.
+    in_one: bool,
+    more: bool,
     /// Bytes it has read, and where the in-order bytes of its receive FIFO end.
     read: u64,
     arrived: u64,
@@ -39,6 +42,8 @@ impl Program {
             wrote: 0,
             acked: 0,
             rang_wrote: false,
+            in_one: false,
+            more: false,
             read: 0,
             arrived: 0,
             rang_read: false,
@@ -61,6 +66,7 @@ impl Program {
             self.tx[(self.wrote % len) as usize] = byte_at(self.wrote);
             self.wrote += 1;
         }
+        self.more = self.in_one && self.wrote < self.wants && self.wrote - self.acked < self.tx.len() as u64;
         self.rang_wrote = true;
     }
 
@@ -186,6 +192,14 @@ impl TxStore for LiveTx {
         n
     }
 
+    fn more_follows(&self, _queue: &()) -> bool {
+        let mut p = self.0.borrow_mut();
+        let more = p.more;
+        // It may end, or begin, to be so between this look and any other.
+        p.write_some();
+        more
+    }
+
     fn consume(&mut self, _queue: &mut (), n: u32) {
         let mut p = self.0.borrow_mut();
         p.acked += u64::from(n);
@@ -278,12 +292,25 @@ fn talk(seed: u64) {
             ..Offloads::default()
         }
     };
-    let mut ends = [0, 1].map(|at| {
+    let ends = [0, 1].map(|at| {
         let (wants, rx, tx) = sizes(&mut rng);
-        let program = Program::new(rng.next_u64(), wants, rx as usize, tx as usize);
+        let mut program = Program::new(rng.next_u64(), wants, rx as usize, tx as usize);
+        program.in_one = rng.below(3) == 0;
         LiveEnd::new(program, ["10.0.0.1/24", "10.0.0.2/24"][at], offloads)
     });
     let options = ConnOptions { nodelay: rng.below(2) == 0, ..ConnOptions::default() };
+    drive(seed, rng, loss, ends, options, |_, _| {});
+}
+
+/// Lets both ends talk until all that they want to say has arrived; `saw` is shown each segment and by which end it was sent.
+fn drive(
+    seed: u64,
+    mut rng: Rng,
+    loss: u64,
+    mut ends: [LiveEnd; 2],
+    options: ConnOptions,
+    mut saw: impl FnMut(usize, &Seen),
+) {
     let local = Endpoint::new(addr(PEER), PORT);
     let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog: 1, token: 0, options };
     ends[1].listener = Some(ends[1].stack.listen(spec).unwrap());
@@ -304,6 +331,7 @@ fn talk(seed: u64) {
             for (iface, frame, meta) in sent {
                 if let Some(seen) = read(&frame) {
                     end.watch(&seen);
+                    saw(at, &seen);
                 }
                 if rng.below(1_000) >= loss {
                     let due = now + Duration::from_micros(rng.between(500, if loss == 0 { 500 } else { 900 }));
@@ -334,5 +362,29 @@ fn talk(seed: u64) {
 fn programs_that_write_and_read_at_any_moment_get_all_their_bytes() {
     for seed in 0..150 {
         talk(seed);
+    }
+}
+
+#[test]
+fn what_is_written_in_parts_leaves_in_full_segments_but_for_the_last() {
+    for seed in 0..50 {
+        let mut rng = Rng::seed(seed);
+        let ends = [0, 1].map(|at| {
+            // There is room for everything on either side, so that nothing but the parts could make a segment short.
+            let wants = if at == 0 { rng.between(10_000, 300_000) } else { 1 };
+            let mut program = Program::new(rng.next_u64(), wants, 400_000, 400_000);
+            program.in_one = true;
+            LiveEnd::new(program, ["10.0.0.1/24", "10.0.0.2/24"][at], Offloads::default())
+        });
+        let mut lengths = Vec::new();
+        let options = ConnOptions { nodelay: true, ..ConnOptions::default() };
+        drive(seed, rng, 0, ends, options, |at, seen| {
+            if at == 0 && !seen.data.is_empty() {
+                lengths.push(seen.data.len());
+            }
+        });
+        let full = lengths.iter().max().copied().unwrap();
+        let short = lengths.iter().filter(|len| **len < full).count();
+        assert!(short <= 1, "seed {seed}: {short} short ones of {}", lengths.len());
     }
 }
