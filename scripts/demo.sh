@@ -77,12 +77,12 @@ prefixes
 row() {
     round=0
     while [ $round -lt "$rounds" ]; do
-        printf '\r%-24s round %d of %d ' "$1" $((round + 1)) "$rounds" >&2
+        [ ! -t 2 ] || printf '\r%-24s round %d of %d ' "$1" $((round + 1)) "$rounds" >&2
         run "$2" "$3" "$inside" "$outside" 172.16.1.1 >>"$folder/ours"
         run "$one" "$two" "" "" 127.0.0.1 >>"$folder/theirs"
         round=$((round + 1))
     done
-    printf '\r%60s\r' '' >&2
+    [ ! -t 2 ] || printf '\r%60s\r' '' >&2
     result "$1" '%.2f'
 }
 

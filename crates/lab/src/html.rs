@@ -68,9 +68,23 @@ pub fn page(reports: &[Report]) -> String {
     page + "</body>\n</html>\n"
 }
 
+/// Text in which words of a program stand between backticks.
+fn prose(text: &str) -> String {
+    let text = escaped(text);
+    let mut parts = text.split('`');
+    let mut prose = parts.next().unwrap_or_default().to_owned();
+    while let Some(word) = parts.next() {
+        match parts.next() {
+            Some(rest) => prose += &format!("<code>{word}</code>{rest}"),
+            None => prose += &format!("`{word}"),
+        }
+    }
+    prose
+}
+
 fn section(page: &mut String, report: &Report) {
     let _ = writeln!(page, r#"<section id="{}">"#, escaped(&report.scenario));
-    let _ = writeln!(page, "<h2>{}</h2>\n<p>{}</p>", escaped(&report.title), escaped(&report.about));
+    let _ = writeln!(page, "<h2>{}</h2>\n<p>{}</p>", escaped(&report.title), prose(&report.about));
     *page += "<dl>\n";
     for (name, value) in facts(report) {
         let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
@@ -226,7 +240,7 @@ fn distances(page: &mut String, report: &Report) {
 fn rest(page: &mut String, report: &Report) {
     *page += "<h3>Systems</h3>\n<dl>\n";
     for system in &report.systems {
-        let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escaped(&system.key), escaped(&system.about));
+        let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escaped(&system.key), prose(&system.about));
     }
     *page += "</dl>\n";
     let mut lines: Vec<String> = report.left_out.iter().map(left_out_line).collect();

@@ -48,6 +48,12 @@ fn what_is_opened_is_closed_and_nothing_of_a_program_is_taken_for_the_pages_own(
 }
 
 #[test]
+fn words_of_a_program_look_like_it() {
+    assert_eq!(super::prose("`a<b` and `c`."), "<code>a&lt;b</code> and <code>c</code>.");
+    assert_eq!(super::prose("no word, and a single `"), "no word, and a single `");
+}
+
+#[test]
 fn every_figure_stands_in_a_table_too() {
     let report = report();
     let page = super::page(std::slice::from_ref(&report));
