@@ -1,6 +1,7 @@
 //! A stack with everything it needs to be driven by hand, and the wire between two of them.
 
-use clearway_base::Instant;
+use anyhow::Result;
+use clearway_base::{Duration, Instant};
 use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::chain::ChainRx;
 use clearway_proto::store::ring::RingTx;
@@ -127,6 +128,12 @@ impl Side {
         RxMeta { checksum: if offload { Checksum::Good } else { Checksum::Unknown }, ..RxMeta::default() }
     }
 
+    /// Segments that it has sent and received.
+    pub fn segments(&self) -> (u64, u64) {
+        let tcp = &self.stack.counters().tcp;
+        (tcp.segs_in, tcp.segs_out)
+    }
+
     /// Takes what `other` has sent, up to a burst; says how many packets it were.
     pub fn take_from(&mut self, other: &mut Side, meta: RxMeta) -> usize {
         let mut n = 0;
@@ -139,4 +146,32 @@ impl Side {
         }
         n
     }
+}
+
+/// The server's port.
+pub const PORT: u16 = 80;
+
+/// A virtual turn; longer than any callback needs, much shorter than any protocol timer.
+pub const TURN: Duration = Duration::from_micros(10);
+
+/// Addresses of a server and of a client.
+pub fn addresses(v6: bool) -> Result<(Addr, Addr)> {
+    Ok(if v6 { ("fd00::1".parse()?, "fd00::2".parse()?) } else { ("10.0.0.1".parse()?, "10.0.0.2".parse()?) })
+}
+
+/// One turn of each side: `client_turn`, which says how many packets it took, and `server_turn` as often as there is something for it. Says how many packets moved.
+pub fn turn(
+    (server, client): (&mut Side, &mut Side),
+    meta: RxMeta,
+    client_turn: impl FnOnce(&mut Side) -> usize,
+    mut server_turn: impl FnMut(&mut Side),
+) -> usize {
+    let mut moved = client_turn(client);
+    while server.take_from(client, meta) > 0 {
+        moved += server.burst.len();
+        server_turn(server);
+    }
+    moved += usize::from(!server.out.is_empty());
+    client.take_from(server, meta);
+    moved + client.burst.len()
 }

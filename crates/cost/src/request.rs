@@ -1,18 +1,14 @@
 //! The request: 64 bytes to a server, 64 bytes back, over connections that stay open.
 
 use anyhow::{Result, bail, ensure};
-use clearway_base::{Duration, Instant};
+use clearway_base::Instant;
 use clearway_proto::{ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table};
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::Endpoint;
 
-use crate::couple::{SLOTS, Shape, Side};
+use crate::couple::{self, PORT, SLOTS, Shape, Side, TURN, addresses};
 
 /// Bytes of a request, and of an answer.
 pub const MESSAGE: usize = 64;
-
-const PORT: u16 = 80;
-// A virtual turn; longer than any callback needs, much shorter than any protocol timer.
-const TURN: Duration = Duration::from_micros(10);
 
 /// A server and clients that have connected to it.
 pub struct PingPong {
@@ -32,8 +28,7 @@ fn limits(connections: u32) -> Limits {
 impl PingPong {
     /// `connections` clients connect to one server, over IPv4 or IPv6.
     pub fn open(connections: u32, v6: bool, offload: bool) -> Result<PingPong> {
-        let (a, b): (Addr, Addr) =
-            if v6 { ("fd00::1".parse()?, "fd00::2".parse()?) } else { ("10.0.0.1".parse()?, "10.0.0.2".parse()?) };
+        let (a, b) = addresses(v6)?;
         // Enough that no burst ever waits for a buffer.
         let bufs = 2 * SLOTS;
         let shape = |addr| Shape { addr, limits: limits(connections), bufs, offload };
@@ -84,15 +79,12 @@ impl PingPong {
     // One turn of each side; the packets that moved.
     fn turn(&mut self) -> usize {
         self.now += TURN;
-        let meta = Side::meta(self.offload);
-        let mut moved = client_turn(&mut self.client, self.now, &mut self.answered);
-        while self.server.take_from(&mut self.client, meta) > 0 {
-            moved += self.server.burst.len();
-            server_turn(&mut self.server, self.listener, self.now);
-        }
-        moved += usize::from(!self.server.out.is_empty());
-        self.client.take_from(&mut self.server, meta);
-        moved + self.client.burst.len()
+        couple::turn(
+            (&mut self.server, &mut self.client),
+            Side::meta(self.offload),
+            |client| client_turn(client, self.now, &mut self.answered),
+            |server| server_turn(server, self.listener, self.now),
+        )
     }
 
     /// `rounds` times: every connection asks once and is answered once.
@@ -121,8 +113,7 @@ impl PingPong {
 
     /// Segments that the server has sent and received.
     pub fn server_segments(&self) -> (u64, u64) {
-        let tcp = &self.server.stack.counters().tcp;
-        (tcp.segs_in, tcp.segs_out)
+        self.server.segments()
     }
 }
 

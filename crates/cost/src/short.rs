@@ -1,16 +1,13 @@
 //! The short connection: connect, ask 64 bytes, be answered with 64 bytes, and over.
 
 use anyhow::{Result, ensure};
-use clearway_base::{Duration, Instant};
+use clearway_base::Instant;
 use clearway_proto::{ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table};
 use clearway_wire::{Addr, Endpoint};
 
-use crate::couple::{SLOTS, Shape, Side};
+use crate::couple::{self, PORT, SLOTS, Shape, Side, TURN, addresses};
 use crate::request::MESSAGE;
 
-const PORT: u16 = 80;
-// A virtual turn; longer than any callback needs, much shorter than any protocol timer.
-const TURN: Duration = Duration::from_micros(10);
 // Ports of the client, each used once by each of its addresses: no pair of endpoints comes again.
 const PORTS: std::ops::Range<u16> = 1024..65_000;
 
@@ -44,8 +41,7 @@ struct Tally {
 impl Short {
     /// Two stacks that have not met; `at_a_time` connections are made together.
     pub fn new(at_a_time: u32, v6: bool, end: End) -> Result<Short> {
-        let (a, b): (Addr, Addr) =
-            if v6 { ("fd00::1".parse()?, "fd00::2".parse()?) } else { ("10.0.0.1".parse()?, "10.0.0.2".parse()?) };
+        let (a, b) = addresses(v6)?;
         let room = at_a_time.max(256);
         let limits = Limits { connections: room, half_open: room, time_wait: 1024, ..Limits::default() };
         let shape = |addr| Shape { addr, limits, bufs: 2 * SLOTS, offload: false };
@@ -96,15 +92,12 @@ impl Short {
     // One turn of each side; the packets that moved.
     fn turn(&mut self) -> usize {
         self.now += TURN;
-        let meta = Side::meta(false);
-        let mut moved = client_turn(&mut self.client, self.now, self.end, &mut self.tally);
-        while self.server.take_from(&mut self.client, meta) > 0 {
-            moved += self.server.burst.len();
-            server_turn(&mut self.server, self.listener, self.now);
-        }
-        moved += usize::from(!self.server.out.is_empty());
-        self.client.take_from(&mut self.server, meta);
-        moved + self.client.burst.len()
+        couple::turn(
+            (&mut self.server, &mut self.client),
+            Side::meta(false),
+            |client| client_turn(client, self.now, self.end, &mut self.tally),
+            |server| server_turn(server, self.listener, self.now),
+        )
     }
 
     /// Segments that had to be sent twice, on both sides: none, or the figure is not that of a clean exchange.
@@ -116,8 +109,7 @@ impl Short {
 
     /// Segments that the server has sent and received.
     pub fn server_segments(&self) -> (u64, u64) {
-        let tcp = &self.server.stack.counters().tcp;
-        (tcp.segs_in, tcp.segs_out)
+        self.server.segments()
     }
 }
 

@@ -189,6 +189,18 @@ fn restart<E: Env>(c: &mut Conn<E>, config: &Config, idle: Duration) {
     c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
 }
 
+/// The owner collects, or is in the midst of writing: what does not fill a segment waits for more.
+#[inline(always)]
+fn is_corked<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
+    c.settings.cork() || p.tx.more_follows(&c.tx)
+}
+
+/// Whether neither the owner nor Nagle keeps back a segment that is not full.
+#[inline(always)]
+fn may_be_small<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
+    !is_corked(c, p) && (c.settings.nodelay() || !c.snd_ahead.small.gt(c.snd.una))
+}
+
 /// What is usual: nothing is lost, and all that waits fits one segment, the peer's window and the congestion window. The plan would say the
 /// same after asking everything.
 #[inline(always)]
@@ -202,8 +214,7 @@ fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>) -> Option<Span> {
     let out = c.outstanding();
     let len = p.tx.len(&c.tx).wrapping_sub(out);
     let is_calm = c.recovery.phase() == Phase::Open && c.recovery.dupacks() == 0 && c.sack.is_none();
-    let is_corked = c.settings.cork() || p.tx.more_follows(&c.tx);
-    let may_be_small = !is_corked && (c.settings.nodelay() || !c.snd_ahead.small.gt(c.snd.una));
+    let may_be_small = may_be_small(c, p);
     let fits = len.wrapping_sub(1) < u32::from(c.mss) && out + len <= c.snd.wnd.min(c.cc.cwnd());
     (!c.marks.any(SPECIAL) && is_calm && may_be_small && fits).then(|| Span::with_len(c.snd.nxt, len))
 }
@@ -275,7 +286,7 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
         allowance,
         small_unacked: c.snd_ahead.small.gt(una),
         nodelay: c.settings.nodelay(),
-        cork: c.settings.cork() || p.tx.more_follows(&c.tx),
+        cork: is_corked(c, p),
         force: c.marks.has(Marks::FORCE),
     }
 }

@@ -84,6 +84,11 @@ fn plain() -> Config {
     config
 }
 
+/// What a device can do that cuts large segments.
+fn cutting() -> Offloads {
+    Offloads { tso4: true, tx_checksum: true, trusted_link: true, max_segmented_frame: 65_535, ..Offloads::default() }
+}
+
 impl Bench {
     fn new(config: Config) -> Bench {
         let net = Net::with(config, &[(raw(1500), &["10.0.0.1/24", "2001:db8::1/64"])]);

@@ -132,9 +132,7 @@ fn waiting<E: Env>(c: &Conn<E>, p: &Pools<E>, flight: u32) -> Option<u32> {
     let len = p.tx.len(&c.tx).wrapping_sub(flight);
     let is_one = len.wrapping_sub(1) < u32::from(c.mss) && c.state == State::Established;
     let is_calm = !c.marks.any(SPECIAL) && c.sack.is_none() && c.recovery.is_calm();
-    let is_corked = || c.settings.cork() || p.tx.more_follows(&c.tx);
-    let may_be_small = || !is_corked() && (c.settings.nodelay() || !c.snd_ahead.small.gt(c.snd.una));
-    (is_one && is_calm && may_be_small()).then_some(len)
+    (is_one && is_calm && super::may_be_small(c, p)).then_some(len)
 }
 
 /// `Conn::window`, without what only matters at the edges.

@@ -281,17 +281,7 @@ fn talk(seed: u64) {
     let mut rng = Rng::seed(seed);
     let sizes = |rng: &mut Rng| (rng.between(1, 300_000), rng.between(2_000, 120_000), rng.between(500, 120_000));
     let loss = [0, 0, 20, 60][rng.below(4) as usize];
-    let offloads = if rng.below(2) == 0 {
-        Offloads::default()
-    } else {
-        Offloads {
-            tso4: true,
-            tx_checksum: true,
-            trusted_link: true,
-            max_segmented_frame: 65_535,
-            ..Offloads::default()
-        }
-    };
+    let offloads = if rng.below(2) == 0 { Offloads::default() } else { cutting() };
     let ends = [0, 1].map(|at| {
         let (wants, rx, tx) = sizes(&mut rng);
         let mut program = Program::new(rng.next_u64(), wants, rx as usize, tx as usize);

@@ -15,14 +15,7 @@ fn a_megabyte_arrives_as_it_was_sent() {
 
 #[test]
 fn large_pieces_are_handed_over_when_the_device_cuts_them() {
-    let offloads = Offloads {
-        tso4: true,
-        tx_checksum: true,
-        trusted_link: true,
-        max_segmented_frame: 65_535,
-        ..Offloads::default()
-    };
-    let mut w = World::new(config(), offloads, ms(1));
+    let mut w = World::new(config(), cutting(), ms(1));
     let (a, b) = w.connect(ConnOptions::default());
     let data = pattern(2 << 20);
     let before = w.sent;
@@ -32,14 +25,7 @@ fn large_pieces_are_handed_over_when_the_device_cuts_them() {
 
 /// Every packet of a transfer with losses over a device that cuts, and how many were given to it in pieces.
 fn packets_of_a_transfer(gathers: bool) -> (Vec<Vec<u8>>, usize) {
-    let offloads = Offloads {
-        tso4: true,
-        tx_checksum: true,
-        trusted_link: true,
-        max_segmented_frame: 65_535,
-        ..Offloads::default()
-    };
-    let mut w = World::new(config(), offloads, ms(1));
+    let mut w = World::new(config(), cutting(), ms(1));
     let (a, b) = w.connect(ConnOptions::default());
     let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let log = seen.clone();
