@@ -14,25 +14,7 @@ use crate::counters::Counters;
 use crate::flow::FlowKey;
 use crate::ip::{Ip, Next, NoHop};
 use crate::neigh::Neighbour;
-
-/// What a flow remembers of its way out, so that the next packet needs no lookup. The default is unresolved.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct RouteCache {
-    /// The state of the tables in which the rest is right; 0 never is.
-    generation: u32,
-    /// The longest IP packet, 65535 at most.
-    mtu: u16,
-    iface: Iface,
-    /// None on a link without addresses.
-    neighbour: Option<Handle<Neighbour>>,
-}
-
-impl RouteCache {
-    /// The longest IP packet of the way that was last used; 0 before.
-    pub(crate) fn mtu(&self) -> u32 {
-        self.mtu.into()
-    }
-}
+use crate::ways::RouteCache;
 
 /// Why a packet cannot leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,6 @@ use clearway_wire::{Addr, Mac};
 use crate::Table;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::emit::RouteCache;
 use crate::flow::FlowKey;
 use crate::hash::AddrHash;
 use crate::iface::Interface;
@@ -18,7 +17,7 @@ use crate::neigh::Neighbours;
 use crate::pmtu::{MIN_V4, MIN_V6, PathMtus};
 use crate::rate::RateLimit;
 use crate::route::{NextHop, Routes};
-use crate::ways::Ways;
+use crate::ways::{RouteCache, Ways};
 
 /// Routes that point at routes: so many steps, then the packet has no route. A loop of lookups ends here.
 const MAX_DEPTH: u32 = 8;

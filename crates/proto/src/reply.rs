@@ -8,9 +8,10 @@ use clearway_wire::{Addr, Mac, Proto, Segment, tcp};
 
 use crate::Table;
 use crate::config::Config;
-use crate::emit::{Cursor, IpOut, OutError, RouteCache, Transport};
+use crate::emit::{Cursor, IpOut, OutError, Transport};
 use crate::flow::FlowKey;
 use crate::records::Records;
+use crate::ways::RouteCache;
 use crate::{arp, ndp};
 
 /// Hops that an ICMP message may take.

@@ -9,7 +9,7 @@ use clearway_wire::{Addr, Endpoint, Proto, udp};
 use crate::Table;
 use crate::config::Config;
 use crate::counters::Drop;
-use crate::emit::{Cursor, IpOut, OutError, RouteCache, Transport};
+use crate::emit::{Cursor, IpOut, OutError, Transport};
 use crate::error::Unreachable;
 use crate::event::{Event, UdpEvents};
 use crate::flow::FlowKey;
@@ -17,6 +17,7 @@ use crate::hash::AddrHash;
 use crate::records::Records;
 use crate::stack::{UdpId, UdpTag};
 use crate::survey::UdpSummary;
+use crate::ways::RouteCache;
 
 /// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and never fewer than this.
 const BYTES_PER_DATAGRAM: usize = 512;

@@ -5,11 +5,32 @@
 
 use alloc::boxed::Box;
 
+use clearway_base::Handle;
+use clearway_pkt::Iface;
 use clearway_wire::Addr;
 
 use crate::Table;
-use crate::emit::RouteCache;
 use crate::flow::FlowKey;
+use crate::neigh::Neighbour;
+
+/// What a flow remembers of its way out, so that the next packet needs no lookup. The default is unresolved.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct RouteCache {
+    /// The state of the tables in which the rest is right; 0 never is.
+    pub generation: u32,
+    /// The longest IP packet, 65535 at most.
+    pub mtu: u16,
+    pub iface: Iface,
+    /// None on a link without addresses.
+    pub neighbour: Option<Handle<Neighbour>>,
+}
+
+impl RouteCache {
+    /// The longest IP packet of the way that was last used; 0 before.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.into()
+    }
+}
 
 /// Ways that are remembered: a power of two. An entry is a cache line.
 const WAYS: usize = 256;

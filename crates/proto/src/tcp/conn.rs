@@ -17,11 +17,11 @@ use super::snd::{Snd, SndAhead};
 use super::state::{Cause, State, after};
 use super::trouble::Trouble;
 use crate::config::ConnOptions;
-use crate::emit::RouteCache;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::flow::FlowKey;
 use crate::store::{Env, RxStore, TxStore};
+use crate::ways::RouteCache;
 
 /// A set of marks on a connection: what receiving, timers and the owner want done, and what is so for good.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
