@@ -7,6 +7,7 @@ use clearway_pkt::Buf;
 
 mod arena;
 pub mod chain;
+pub mod lending;
 pub mod ring;
 
 pub use chain::{ChainQueue, ChainRx};
