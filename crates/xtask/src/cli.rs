@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, cost, finding, layers, programs, rfc, run, tidy};
+use crate::{ci, cost, finding, floors, layers, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
@@ -18,8 +18,13 @@ struct Arguments {
 enum Task {
     /// Run every gate; `make test` does this
     Ci(ci::Options),
-    /// Check that every arrow between crates points down
+    /// Check that every arrow between crates points down, and that modules of some crates stand in no circle
     Layers,
+    /// Show how the modules inside of each crate stand on each other, and where they stand in a circle
+    Floors {
+        /// A crate, or a folder of modules in it, to show in full: proto, proto::tcp
+        scope: Option<String>,
+    },
     /// Check the rules of the house that the compiler does not check
     Tidy,
     /// Check that every row of docs/rfc.md names code and tests that exist
@@ -48,7 +53,15 @@ fn task(task: Task) -> Result<bool> {
     let root = run::workspace_root()?;
     match task {
         Task::Ci(options) => ci::ci(&root, &options),
-        Task::Layers => Ok(finding::print(&mut layers::layers(&root)?)),
+        Task::Layers => {
+            let mut findings = layers::layers(&root)?;
+            findings.extend(floors::circles(&root)?);
+            Ok(finding::print(&mut findings))
+        }
+        Task::Floors { scope } => {
+            floors::tell(&floors::floors(&root)?, scope.as_deref());
+            Ok(true)
+        }
         Task::Tidy => {
             let mut report = tidy::tidy(&root)?;
             report.tell();

@@ -7,6 +7,7 @@ pub mod ci;
 pub mod cli;
 pub mod cost;
 pub mod finding;
+pub mod floors;
 pub mod layers;
 pub mod modules;
 pub mod packages;
