@@ -5,7 +5,12 @@
 //!               │ 3 requests, no answer                                         │ 3 requests, no answer
 //!               ▼ gone                                                           ▼ gone
 //!   claimed by a packet that was not asked for ──▶ Stale ──used──▶ Delay
+//!   known, and another station claims the address ──▶ Probe
 //! ```
+//!
+//! Nothing on a link is authentic, and so no message of another station ever takes a known neighbour's place, however many come. A claim only begins a
+//! question to the station that is known: its answer keeps it, and when it says nothing until the end of the probe it is forgotten and all are asked. That is
+//! stricter than RFC 4861 7.2.5, which lets an advertisement with the override flag replace what is known.
 //!
 //! The table is bounded. Entries that nobody answered for, and entries that we never sent to, make room first, so that a
 //! flood of spoofed addresses cannot push out a neighbour that is in use (RFC 6583).
@@ -77,6 +82,8 @@ pub(crate) struct Neighbour {
     tries: u8,
     /// When the state ends: Reachable, Incomplete, Delay, Probe.
     due: Instant,
+    /// When a question to it was last begun; [`Instant::ZERO`] when never.
+    asked: Instant,
     /// When we last sent to it; [`Instant::ZERO`] when never.
     used: Instant,
     /// Its place among those that may be evicted, and which list that is.
@@ -154,6 +161,22 @@ pub(crate) struct Neighbours {
     released: bool,
     /// No entry's state ends before this.
     next_due: Instant,
+}
+
+impl Neighbour {
+    /// Whether a question to it is open.
+    fn is_asked(&self) -> bool {
+        matches!(self.state, NeighbourState::Incomplete | NeighbourState::Probe) && self.tries > 0
+    }
+
+    /// Its link address is known: believed until then, or not confirmed.
+    fn settle(&mut self, reachable_until: Option<Instant>) {
+        self.tries = 0;
+        (self.state, self.due) = match reachable_until {
+            Some(until) => (NeighbourState::Reachable, until),
+            None => (NeighbourState::Stale, Instant::NEVER),
+        };
+    }
 }
 
 impl Neighbours {
@@ -237,7 +260,7 @@ impl Neighbours {
         }
         let at = self.make(now, iface, addr, counters)?;
         let entry = self.entries.get_mut(at)?;
-        entry.used = now;
+        (entry.used, entry.asked) = (now, now);
         entry.due = tick(now + RETRANS);
         self.next_due = self.next_due.min(entry.due);
         self.asking.push_back(&mut self.entries.links(|e| &mut e.ask), at.index());
@@ -271,63 +294,51 @@ impl Neighbours {
         let Some(at) = self.find(claim.iface, &claim.addr) else { return Claimed::Unknown };
         let reachable_until = now + self.reachable_time();
         let Some(entry) = self.entries.get_mut(at) else { return Claimed::Unknown };
-        let other = claim.mac.filter(|mac| *mac != entry.mac);
+        let other = claim.mac.is_some_and(|mac| mac != entry.mac);
+        // A packet may well call itself an answer: it is one only while a question of ours is open.
+        let answer = claim.solicited && entry.is_asked();
         match entry.state {
-            NeighbourState::Permanent => return Claimed::Taken,
+            NeighbourState::Permanent => {}
             NeighbourState::Incomplete => {
                 // Without a link address the answer says nothing yet (RFC 4861 7.2.5).
                 let Some(mac) = claim.mac else { return Claimed::Taken };
                 entry.mac = mac;
-                entry.tries = 0;
-                (entry.state, entry.due) = match claim.solicited {
-                    true => (NeighbourState::Reachable, reachable_until),
-                    false => (NeighbourState::Stale, Instant::NEVER),
-                };
+                entry.settle(answer.then_some(reachable_until));
                 self.asking.remove(&mut self.entries.links(|e| &mut e.ask), at.index());
                 self.put_on(at, On::Known);
                 self.released = true;
-                return Claimed::Taken;
             }
-            _ => {}
-        }
-        match other {
-            Some(mac) if claim.override_ => self.replace(at, mac, claim.solicited, now, reachable_until),
+            _ if other && claim.override_ => self.check(at, now),
             // RFC 4861 7.2.5, I: believed no longer, but not replaced either.
-            Some(_) if entry.state == NeighbourState::Reachable => entry.state = NeighbourState::Stale,
-            Some(_) => {}
-            None if claim.solicited => {
-                entry.state = NeighbourState::Reachable;
-                entry.tries = 0;
-                entry.due = reachable_until;
+            NeighbourState::Reachable if other => entry.settle(None),
+            _ if other => {}
+            _ if answer => {
+                entry.settle(Some(reachable_until));
                 self.asking.remove(&mut self.entries.links(|e| &mut e.ask), at.index());
             }
-            None => {}
+            _ => {}
         }
         Claimed::Taken
     }
 
-    /// Another station claims a known neighbour's address. While the old one is believed, it is asked first: if it still answers, the claim was a lie.
-    fn replace(&mut self, at: Handle<Neighbour>, mac: Mac, solicited: bool, now: Instant, reachable_until: Instant) {
+    /// Another station claims a known neighbour's address: the one that is known is asked, itself alone. Whoever claims it meanwhile changes nothing, and
+    /// however many claims there are, they bring it one question in the time between two requests.
+    fn check(&mut self, at: Handle<Neighbour>, now: Instant) {
         let Some(entry) = self.entries.get_mut(at) else { return };
-        let answers_us = solicited && entry.state == NeighbourState::Probe;
-        if !answers_us && entry.state == NeighbourState::Reachable && now < entry.due {
-            entry.state = NeighbourState::Probe;
+        if entry.state == NeighbourState::Probe {
+            return;
+        }
+        entry.state = NeighbourState::Probe;
+        if entry.asked != Instant::ZERO && now < entry.asked + RETRANS {
+            entry.tries = 0;
+            entry.due = tick(entry.asked + RETRANS);
+        } else {
             entry.tries = 1;
+            entry.asked = now;
             entry.due = tick(now + RETRANS);
-            self.next_due = self.next_due.min(entry.due);
             self.asking.push_back(&mut self.entries.links(|e| &mut e.ask), at.index());
-            return;
         }
-        if entry.state == NeighbourState::Probe && !answers_us {
-            return;
-        }
-        entry.mac = mac;
-        entry.tries = 0;
-        (entry.state, entry.due) = match solicited {
-            true => (NeighbourState::Reachable, reachable_until),
-            false => (NeighbourState::Stale, Instant::NEVER),
-        };
-        self.asking.remove(&mut self.entries.links(|e| &mut e.ask), at.index());
+        self.next_due = self.next_due.min(self.entries.get(at).map_or(Instant::NEVER, |e| e.due));
     }
 
     /// Sets a neighbour by configuration.
@@ -386,6 +397,7 @@ impl Neighbours {
             state: NeighbourState::Incomplete,
             tries: 1,
             due: Instant::NEVER,
+            asked: Instant::ZERO,
             used: Instant::ZERO,
             order: Link::OFF,
             on: On::None,
@@ -486,6 +498,7 @@ impl Neighbours {
                 entry.state = NeighbourState::Probe;
             }
             entry.tries += 1;
+            entry.asked = now;
             entry.due = tick(now + RETRANS);
             self.next_due = self.next_due.min(entry.due);
             self.asking.push_back(&mut self.entries.links(|e| &mut e.ask), index);

@@ -169,6 +169,41 @@ fn packets_wait_for_the_answer_and_leave_in_order() {
     }
 }
 
+#[test]
+fn forged_replies_in_a_row_do_not_take_a_gateway_over() {
+    let mut net = net();
+    let socket = net.stack.udp_bind(udp_any(5000)).unwrap();
+    let gateway = clearway_wire::Endpoint::new(addr("10.0.0.2"), 9);
+    net.stack.udp_send(socket, gateway, None, b"a").unwrap();
+    net.emit();
+    net.exchange(&arp_frame(&reply("10.0.0.2", PEER_MAC), OUR_MAC));
+    net.now += Duration::from_secs(2);
+    let liar = Mac([2, 6, 6, 6, 6, 6]);
+    for n in 0..20u8 {
+        let liar = Mac([2, 6, 6, 6, 6, n % 3]);
+        net.ingest(&arp_frame(&reply("10.0.0.2", liar), OUR_MAC));
+        net.ingest(&arp_frame(&Arp { sender_mac: liar, ..request("10.0.0.2", "10.0.0.2") }, Mac::BROADCAST));
+        net.ingest(&arp_frame(&Arp { sender_mac: liar, ..request("10.0.0.2", "10.0.0.1") }, Mac::BROADCAST));
+        net.stack.udp_send(socket, gateway, None, b"b").unwrap();
+        for frame in net.emit() {
+            let eth = eth::check(&frame).unwrap();
+            let to_liar_alone = eth.ethertype() == EtherType::ARP && read(&frame).2.operation == Operation::Reply;
+            assert!(eth.dst() == PEER_MAC || to_liar_alone, "{n}: {:?}", eth.dst());
+        }
+    }
+    // Whoever asked us for our address was answered; the gateway's frames went to the gateway, and so they go on.
+    net.exchange(&arp_frame(&reply("10.0.0.2", PEER_MAC), OUR_MAC));
+    let known = net.stack.neighbours().next().unwrap();
+    assert_eq!((known.mac, known.state), (Some(PEER_MAC), NeighbourState::Reachable));
+    // The gateway falls silent: what another station says counts when all were asked, and not before.
+    net.now += Duration::from_secs(2);
+    net.ingest(&arp_frame(&reply("10.0.0.2", liar), OUR_MAC));
+    net.pass(4);
+    net.stack.udp_send(socket, gateway, None, b"c").unwrap();
+    let asked = net.emit();
+    assert_eq!(read(asked.last().unwrap()).1, Mac::BROADCAST);
+}
+
 fn udp_any(port: u16) -> crate::UdpSpec {
     let local = clearway_wire::Endpoint::new(Addr::ANY_V4, port);
     crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false }

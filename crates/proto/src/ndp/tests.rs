@@ -141,6 +141,30 @@ fn a_neighbour_is_solicited_in_its_group_and_its_answer_lets_packets_go() {
 }
 
 #[test]
+fn forged_advertisements_in_a_row_do_not_take_a_neighbour_over() {
+    let mut net = net();
+    let local = clearway_wire::Endpoint::new(Addr::ANY_V6, 5000);
+    let socket = net.stack.udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false }).unwrap();
+    let peer = clearway_wire::Endpoint::new(addr(PEER), 9);
+    net.stack.udp_send(socket, peer, None, b"a").unwrap();
+    net.emit();
+    net.exchange(&advert(PEER, OURS, PEER, true, PEER_MAC));
+    net.now += Duration::from_secs(2);
+    for n in 0..20u8 {
+        let liar = Mac([2, 6, 6, 6, 6, n % 3]);
+        net.ingest(&advert(PEER, OURS, PEER, n % 2 == 0, liar));
+        net.ingest(&solicit(PEER, OURS, 255, &[NdOption::SourceLink(liar)]));
+        net.stack.udp_send(socket, peer, None, b"b").unwrap();
+        for frame in net.emit().iter().filter(|frame| frame.ends_with(b"b")) {
+            assert_eq!(eth::check(frame).unwrap().dst(), PEER_MAC, "{n}");
+        }
+    }
+    net.exchange(&advert(PEER, OURS, PEER, true, PEER_MAC));
+    let known = net.stack.neighbours().next().unwrap();
+    assert_eq!((known.mac, known.state), (Some(PEER_MAC), NeighbourState::Reachable));
+}
+
+#[test]
 fn unsolicited_advertisements_make_no_entry() {
     let mut net = net();
     assert_eq!(net.ingest(&advert(PEER, OURS, PEER, false, PEER_MAC)), Some(Drop::NdpUnsolicited));

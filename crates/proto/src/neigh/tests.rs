@@ -147,29 +147,145 @@ fn a_claim_against_a_reachable_neighbour_is_checked_with_the_neighbour_first() {
     let at = w.resolve(&addr(1)).unwrap();
     w.requests();
     w.claim(&addr(1), A, true);
+    w.pass(Duration::from_secs(2));
     w.claim(&addr(1), B, false);
     assert_eq!(w.n.usable(at, w.now), Some(A));
     assert_eq!(w.requests(), [Request { iface: IF, addr: addr(1), to: Some(A) }]);
     // The true owner answers: nothing changed.
     w.claim(&addr(1), A, true);
     assert_eq!(w.state(&addr(1)), Some(NeighbourState::Reachable));
-    // It does not: the address has moved.
+    // It does not: the address has moved. The first question waits until a second after the last one.
     w.claim(&addr(1), B, false);
-    w.pass(Duration::from_secs(4));
+    w.pass(Duration::from_secs(5));
     assert_eq!(w.state(&addr(1)), None);
     w.resolve(&addr(1)).unwrap();
     w.claim(&addr(1), B, true);
     assert_eq!(w.n.iter().next().unwrap().mac, Some(B));
 }
 
-#[test]
-fn a_claim_against_a_stale_neighbour_is_believed() {
+/// A world whose one neighbour, A, is known and in this state.
+fn known(state: NeighbourState) -> (World, Handle<Neighbour>) {
     let mut w = World::new(8);
-    w.resolve(&addr(1)).unwrap();
-    w.claim(&addr(1), A, false);
+    let at = w.resolve(&addr(1)).unwrap();
+    w.requests();
+    w.claim(&addr(1), A, state != NeighbourState::Stale);
+    if matches!(state, NeighbourState::Delay | NeighbourState::Probe) {
+        w.pass(Duration::from_secs(46));
+        w.n.usable(at, w.now);
+    } else {
+        w.pass(Duration::from_secs(2));
+    }
+    if state == NeighbourState::Probe {
+        w.pass(Duration::from_millis(5_020));
+        assert_eq!(w.requests().len(), 1);
+    }
+    assert_eq!(w.state(&addr(1)), Some(state));
+    (w, at)
+}
+
+const KNOWN: [NeighbourState; 4] =
+    [NeighbourState::Reachable, NeighbourState::Stale, NeighbourState::Delay, NeighbourState::Probe];
+
+fn mac_of(w: &World) -> Option<Mac> {
+    w.n.iter().find(|i| i.addr == addr(1)).and_then(|i| i.mac)
+}
+
+#[test]
+fn no_number_of_forged_claims_takes_a_known_neighbour_over() {
+    for state in KNOWN {
+        for solicited in [false, true] {
+            let (mut w, at) = known(state);
+            // Two claimants by turns, in every tenth of a second until shortly before the probe is over; no answer of the true owner yet.
+            for n in 0..25u8 {
+                w.claim(&addr(1), Mac([2, 0, 0, 0, 9, n % 2]), solicited);
+                assert_eq!(mac_of(&w), Some(A), "{state:?} {solicited} {n}");
+                assert_eq!(w.n.usable(at, w.now), Some(A));
+                w.pass(Duration::from_millis(100));
+            }
+            assert_eq!(w.state(&addr(1)), Some(NeighbourState::Probe));
+            assert!(w.requests().iter().all(|r| r.to == Some(A)), "only the station that is known is asked");
+            w.claim(&addr(1), A, true);
+            assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Reachable), Some(A)));
+        }
+    }
+}
+
+#[test]
+fn the_true_owner_may_miss_two_questions_and_keeps_its_place_with_the_third() {
+    for state in [NeighbourState::Reachable, NeighbourState::Stale, NeighbourState::Delay] {
+        let (mut w, _) = known(state);
+        w.claim(&addr(1), B, true);
+        assert_eq!(w.requests().len(), 1);
+        for _ in 0..2 {
+            w.pass(Duration::from_millis(1_020));
+            assert_eq!(w.requests(), [Request { iface: IF, addr: addr(1), to: Some(A) }], "{state:?}");
+            w.claim(&addr(1), B, true);
+        }
+        w.claim(&addr(1), A, true);
+        assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Reachable), Some(A)));
+    }
+}
+
+#[test]
+fn silence_until_the_end_of_the_probe_lets_an_address_move() {
+    for state in KNOWN {
+        let (mut w, at) = known(state);
+        w.claim(&addr(1), B, false);
+        w.pass(Duration::from_secs(4));
+        assert_eq!(w.state(&addr(1)), None, "{state:?}");
+        assert_eq!(w.n.usable(at, w.now), None);
+        w.requests();
+        w.resolve(&addr(1)).unwrap();
+        assert_eq!(w.requests(), [Request { iface: IF, addr: addr(1), to: None }], "all are asked");
+        w.claim(&addr(1), B, true);
+        assert_eq!(mac_of(&w), Some(B));
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_confirms_nothing() {
+    let (mut w, _) = known(NeighbourState::Stale);
+    w.claim(&addr(1), A, true);
     assert_eq!(w.state(&addr(1)), Some(NeighbourState::Stale));
-    w.claim(&addr(1), B, false);
-    assert_eq!(w.n.iter().next().unwrap().mac, Some(B));
+    // Nor does one that comes before the question that a claim began was asked.
+    let (mut w, _) = known(NeighbourState::Probe);
+    w.claim(&addr(1), A, true);
+    w.claim(&addr(1), B, true);
+    w.claim(&addr(1), A, true);
+    assert_eq!(w.state(&addr(1)), Some(NeighbourState::Probe));
+}
+
+#[test]
+fn a_flood_of_claims_brings_the_owner_one_question_a_second() {
+    let (mut w, _) = known(NeighbourState::Reachable);
+    let mut asked = 0;
+    for _ in 0..1_000 {
+        w.claim(&addr(1), B, true);
+        let requests = w.requests();
+        asked += requests.len();
+        if !requests.is_empty() {
+            w.claim(&addr(1), A, true);
+        }
+        w.pass(Duration::from_millis(10));
+    }
+    assert!((5..=11).contains(&asked), "{asked} questions in ten seconds");
+    assert_eq!(mac_of(&w), Some(A));
+}
+
+#[test]
+fn a_claim_without_the_override_flag_makes_a_reachable_neighbour_stale_and_no_more() {
+    let (mut w, _) = known(NeighbourState::Reachable);
+    let weak = Claim { iface: IF, addr: addr(1), mac: Some(B), solicited: true, override_: false };
+    for _ in 0..3 {
+        w.n.claim(w.now, &weak);
+        assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Stale), Some(A)));
+    }
+    let (mut w, _) = known(NeighbourState::Probe);
+    w.n.claim(w.now, &weak);
+    assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Probe), Some(A)));
+    // RFC 4861 7.2.4: who is asked alone need not say its link address.
+    w.n.claim(w.now, &Claim { mac: None, ..weak });
+    assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Reachable), Some(A)));
 }
 
 #[test]
