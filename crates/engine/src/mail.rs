@@ -17,6 +17,9 @@ const LIMIT: usize = 256;
 /// and VLAN headers.
 const MAX_LETTER: usize = 1_280 + 18;
 
+/// The protocol number of IGMP (RFC 3376 4).
+const IGMP: u8 = 2;
+
 /// The letters of one core.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -95,8 +98,8 @@ impl Mail {
     }
 }
 
-/// ARP replies, NDP advertisements, and ICMP errors: what answers or concerns a packet that any core may have sent. Requests
-/// stay with the core that got them, or all would answer. The frame is looked at just far enough to know its kind; a stack checks it afterwards.
+/// ARP replies, NDP advertisements, and ICMP errors: what answers or concerns a packet that any core may have sent; and IGMP and MLD, for each core tells of its
+/// own memberships. Requests stay with the core that got them, or all would answer. The frame is looked at just far enough to know its kind; a stack checks it afterwards.
 fn concerns_all(ethernet: bool, frame: &[u8]) -> bool {
     let Some((ethertype, packet)) = network_layer(ethernet, frame) else { return false };
     match ethertype {
@@ -104,8 +107,16 @@ fn concerns_all(ethernet: bool, frame: &[u8]) -> bool {
         0x0806 => packet.get(6..8) == Some(&[0, 2]),
         0x0800 => {
             let header_len = packet.first().map_or(0, |b| usize::from(b & 0xf) * 4);
-            // RFC 792: 3 unreachable, 11 time exceeded, 12 parameter problem.
-            packet.get(9) == Some(&1) && packet.get(header_len).is_some_and(|kind| matches!(kind, 3 | 11 | 12))
+            match packet.get(9) {
+                // RFC 792: 3 unreachable, 11 time exceeded, 12 parameter problem.
+                Some(1) => packet.get(header_len).is_some_and(|kind| matches!(kind, 3 | 11 | 12)),
+                Some(&proto) => proto == IGMP,
+                None => false,
+            }
+        }
+        // MLD stands behind a hop-by-hop header of eight bytes with a router alert (RFC 3810 5): 130 to 132, and 143.
+        0x86dd if packet.get(6) == Some(&0) && packet.get(40) == Some(&58) => {
+            packet.get(48).is_some_and(|kind| matches!(kind, 130..=132 | 143))
         }
         // RFC 4443 2.1: errors have a type below 128. RFC 4861 4.4: 136 is an advertisement. Behind extension headers neither is expected.
         0x86dd => packet.get(6) == Some(&58) && packet.get(40).is_some_and(|kind| *kind < 128 || *kind == 136),

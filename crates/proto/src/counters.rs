@@ -133,6 +133,8 @@ reasons! {
     IcmpUnmatched = "icmp-unmatched",
     /// An ICMP error with a next-hop MTU below the family's minimum or above what we use (RFC 8201 4).
     IcmpBadMtu = "icmp-bad-mtu",
+    /// An IGMP type that is neither query nor report nor leave.
+    IgmpUnknownType = "igmp-unknown-type",
     /// More replies wait than there is room for, so the request goes unanswered.
     RepliesFull = "replies-full",
 
@@ -141,6 +143,8 @@ reasons! {
     UdpPortClosed = "udp-port-closed",
     /// The socket's queue is full.
     UdpQueueFull = "udp-queue-full",
+    /// Sent to a group by a source that no member of it wants.
+    UdpSourceFiltered = "udp-source-filtered",
 
     // ---- TCP
     /// TCP to or from a broadcast or multicast address (RFC 9293 3.9.2.3).
@@ -232,6 +236,8 @@ pub struct Counters {
     pub icmp: IcmpCounters,
     /// ARP and NDP.
     pub neighbours: NeighbourCounters,
+    /// IGMP and MLD.
+    pub groups: GroupCounters,
 }
 
 impl Default for Counters {
@@ -243,6 +249,7 @@ impl Default for Counters {
             udp: UdpCounters::default(),
             icmp: IcmpCounters::default(),
             neighbours: NeighbourCounters::default(),
+            groups: GroupCounters::default(),
         }
     }
 }
@@ -411,6 +418,19 @@ pub struct NeighbourCounters {
     pub table_full: u64,
     /// Frames that waited for a neighbour and were dropped: another one needed the place, or no answer came.
     pub frames_dropped: u64,
+}
+
+/// What IGMP and MLD count.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct GroupCounters {
+    /// Queries received.
+    pub queries_in: u64,
+    /// Reports and leaves of other hosts received.
+    pub reports_in: u64,
+    /// Reports sent.
+    pub reports_out: u64,
+    /// Leaves of the second version sent.
+    pub leaves_out: u64,
 }
 
 #[cfg(test)]

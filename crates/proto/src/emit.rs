@@ -77,6 +77,8 @@ pub(crate) struct IpOut<'a, S: Sink> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) ip: &'a mut Ip,
     pub(crate) sink: &'a mut S,
+    /// The interface that the sender names for packets whose address does not tell it: to groups, to all, to link-local peers.
+    pub(crate) via: Option<Iface>,
 }
 
 /// Where a frame of a flow goes.
@@ -313,6 +315,9 @@ impl<S: Sink> IpOut<'_, S> {
     /// The lookup behind a cold cache.
     #[cold]
     fn resolve(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
+        if let Some(via) = self.via {
+            return self.station_via(via, key);
+        }
         let known = self.ip.known_route(key);
         if let Some(station) = self.station_of(&known) {
             *cache = known;
@@ -340,6 +345,25 @@ impl<S: Sink> IpOut<'_, S> {
         *cache = RouteCache { generation, mtu: mtu as u16, iface, neighbour };
         self.ip.ways.put(generation, key, link, *cache);
         Ok(Station { iface, mac, mtu, waits_for })
+    }
+
+    /// The lookup for what leaves by the interface that its sender names. It is not remembered: the next one may name another.
+    fn station_via(&mut self, via: Iface, key: &FlowKey) -> Result<Station, OutError> {
+        let hop = self.ip.hop_via(key.table, Some(via), &key.local, &key.remote);
+        let hop = hop.inspect_err(|_| self.counters.ip.no_route += 1)?;
+        let mtu = self.ip.interface(hop.iface).map_or(0, |i| i.mtu);
+        let known = |mac| Station { iface: hop.iface, mac, mtu, waits_for: None };
+        let addr = match hop.next {
+            Next::Bare => return Ok(known(Mac::ZERO)),
+            Next::Known(mac) => return Ok(known(mac)),
+            Next::Neighbour(addr) => addr,
+        };
+        let counters = &mut self.counters.neighbours;
+        let at = self.ip.neighbours.resolve(self.now, hop.iface, &addr, counters).ok_or(OutError::NoRoute)?;
+        Ok(match self.ip.neighbours.usable(at, self.now) {
+            Some(mac) => known(mac),
+            None => Station { waits_for: Some(at), ..known(Mac::ZERO) },
+        })
     }
 
     /// Sends a datagram, `head` (at most eight bytes) and `body` one after the other, in fragments when the way is too narrow.
@@ -440,7 +464,7 @@ impl<S: Sink> IpOut<'_, S> {
         Ok(())
     }
 
-    /// Sends a frame of `len` bytes behind its Ethernet header, which `fill` writes. False: the device takes no more.
+    /// Sends a frame with `len` bytes behind its Ethernet header, if the link has one; `fill` writes them. False: the device takes no more.
     pub(crate) fn link_frame(
         &mut self,
         iface: Iface,
@@ -449,12 +473,14 @@ impl<S: Sink> IpOut<'_, S> {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        let Some(interface) = self.ip.interface(iface).filter(|i| i.up && i.is_ethernet()) else { return true };
-        let mac = interface.mac;
-        let len = eth::HEADER_LEN + len;
+        let Some(interface) = self.ip.interface(iface).filter(|i| i.up) else { return true };
+        let (mac, link_len) = (interface.mac, usize::from(interface.link_len));
+        let len = link_len + len;
         let Some(frame) = self.sink.reserve(iface, len) else { return false };
-        eth::emit(to, mac, ethertype, frame);
-        fill(&mut frame[eth::HEADER_LEN..len]);
+        if link_len != 0 {
+            eth::emit(to, mac, ethertype, frame);
+        }
+        fill(&mut frame[link_len..len]);
         self.commit(Finished { exit: Exit::Device(iface), len, meta: TxMeta::default() });
         true
     }

@@ -10,6 +10,7 @@ use crate::Table;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::flow::FlowKey;
+use crate::groups::Groups;
 use crate::hash::AddrHash;
 use crate::iface::Interface;
 use crate::local::{Kind, Locals};
@@ -28,6 +29,7 @@ pub(crate) struct Ip {
     pub(crate) locals: Locals,
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
+    pub(crate) groups: Groups,
     pub(crate) path_mtus: PathMtus,
     pub(crate) error_limit: RateLimit,
     pub(crate) rng: Rng,
@@ -76,6 +78,7 @@ impl Ip {
             locals: Locals::new(limits.addresses),
             routes: Routes::new(limits.routes, limits.tables, hash(2)),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, frames, hash(3), rng.fork()),
+            groups: Groups::new(config),
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),
             error_limit: RateLimit::new(limits.icmp_errors_per_second),
             rng,
@@ -129,6 +132,21 @@ impl Ip {
         // Loopback addresses never leave the machine (RFC 1122 3.2.1.3 g, RFC 4291 2.5.3).
         let inside = self.interface(hop.iface).is_some_and(Interface::is_loopback);
         if (local.is_loopback() || remote.is_loopback()) && !inside { Err(NoHop::NoRoute) } else { Ok(hop) }
+    }
+
+    /// As [`Ip::hop`], by the interface that the sender names for what has no route of its own: groups, all hosts, link-local peers.
+    pub(crate) fn hop_via(&self, table: Table, via: Option<Iface>, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
+        let Some(iface) = via else { return self.hop(table, local, remote) };
+        let inside = self.interface(iface).is_some_and(Interface::is_loopback);
+        let here = self.interface(iface).is_some_and(|i| i.table == table);
+        if !here || (local.is_loopback() && !inside) {
+            return Err(NoHop::NoRoute);
+        }
+        self.up(Some(iface), |_| match Mac::of_group(remote) {
+            Some(mac) => Next::Known(mac),
+            None if remote.is_limited_broadcast() => Next::Known(Mac::BROADCAST),
+            None => Next::Neighbour(*remote),
+        })
     }
 
     fn any_hop(&self, table: Table, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
@@ -189,7 +207,12 @@ impl Ip {
 
     /// The address of ours to send from to `remote`: the rules of RFC 6724 5 that a host without temporary or deprecated addresses needs (1, 2, 5, 8).
     pub(crate) fn source_for(&self, table: Table, remote: &Addr) -> Option<Addr> {
-        let out = self.source_link(table, remote)?;
+        self.source_via(table, None, remote)
+    }
+
+    /// As [`Ip::source_for`], for what leaves by the interface that the sender names.
+    pub(crate) fn source_via(&self, table: Table, via: Option<Iface>, remote: &Addr) -> Option<Addr> {
+        let out = via.or_else(|| self.source_link(table, remote))?;
         let score = |addr: &Addr, iface: Iface| {
             let (scope, wanted) = (scope(addr), scope(remote));
             // Rule 2: the smallest scope that is wide enough; else the widest.
@@ -206,7 +229,7 @@ impl Ip {
     }
 
     /// The interface that packets to `remote` leave by when their source is not chosen yet.
-    fn source_link(&self, table: Table, remote: &Addr) -> Option<Iface> {
+    pub(crate) fn source_link(&self, table: Table, remote: &Addr) -> Option<Iface> {
         if let Some(ours) = self.locals.find_anywhere(table, remote) {
             return Some(ours.iface);
         }
@@ -287,6 +310,7 @@ impl Ip {
     /// Looks at IP's timers.
     pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
         self.neighbours.expire(now, &mut counters.neighbours);
+        self.groups.expire(now);
         if self.path_mtus.expire(now) {
             self.changed();
         }
@@ -294,7 +318,7 @@ impl Ip {
 
     /// When [`Ip::expire`] has something to do.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.neighbours.next_deadline().min(self.path_mtus.next_deadline())
+        self.neighbours.next_deadline().min(self.path_mtus.next_deadline()).min(self.groups.next_deadline())
     }
 }
 

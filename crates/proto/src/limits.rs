@@ -1,5 +1,9 @@
 //! Every bound of the stack, in one place. Memory for all of them is reserved at start; pages that are never touched cost nothing.
 
+/// Sources that one membership's filter names at most (`igmp_max_msf` of Linux is 10). Where the filters of several sockets name more for one group, the interface
+/// takes all sources, and the sockets' own filters decide.
+pub const MAX_GROUP_SOURCES: usize = 16;
+
 /// How many of each thing a stack holds at most. A table that is full refuses, under one name, and never grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -23,6 +27,12 @@ pub struct Limits {
     pub udp_sockets: u32,
     /// Bytes that wait in one UDP socket, each way.
     pub udp_queue_bytes: u32,
+    /// Multicast groups over all interfaces, those of our own addresses not counted.
+    pub groups: u16,
+    /// Memberships of UDP sockets in groups.
+    pub memberships: u32,
+    /// Memberships of one UDP socket (`igmp_max_memberships`).
+    pub socket_memberships: u8,
     /// Interfaces.
     pub interfaces: u16,
     /// Addresses over all interfaces.
@@ -66,6 +76,9 @@ impl Default for Limits {
             sack_maps: 1_024,
             udp_sockets: 256,
             udp_queue_bytes: 256 * 1024,
+            groups: 128,
+            memberships: 256,
+            socket_memberships: 20,
             interfaces: 16,
             addresses: 64,
             routes: 1_024,

@@ -59,7 +59,9 @@ impl<E: Env> Stack<E> {
             return;
         }
         interface.up = up;
-        if !up {
+        if up {
+            self.ip.groups.tell_anew(iface);
+        } else {
             self.ip.neighbours.forget(iface, None, &mut self.counters.neighbours);
         }
         self.ip.changed();
@@ -168,6 +170,7 @@ impl<E: Env> Stack<E> {
         if !self.ip.locals.add(table, iface, cidr) {
             return Err(AddError::Full);
         }
+        self.join_by_address(iface, &cidr.addr, true);
         // Link-local packets leave by the link of their source, and need no route.
         let routed = !(cidr.addr.is_v6() && cidr.addr.is_link_local());
         if routed {
@@ -176,6 +179,7 @@ impl<E: Env> Stack<E> {
                 Ok(()) | Err(RouteError::Exists) => {}
                 Err(why) => {
                     self.ip.locals.remove(table, iface, &cidr.addr);
+                    self.join_by_address(iface, &cidr.addr, false);
                     return Err(why.into());
                 }
             }
@@ -184,10 +188,18 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
+    /// RFC 4291 2.8: who has an IPv6 address is in its solicited-node group.
+    fn join_by_address(&mut self, iface: Iface, addr: &Addr, joins: bool) {
+        if addr.is_v6() && self.ip.interface(iface).is_some_and(Interface::is_ethernet) {
+            self.ip.groups.by_address(iface, &addr.solicited_node(), joins);
+        }
+    }
+
     /// Takes an address from its interface; false when it was not there. The route to the subnet goes with the last address in it.
     pub fn remove_address(&mut self, iface: Iface, addr: Addr) -> bool {
         let Some(table) = self.ip.interface(iface).map(|i| i.table) else { return false };
         let Some(gone) = self.ip.locals.remove(table, iface, &addr) else { return false };
+        self.join_by_address(iface, &addr, false);
         let subnet = masked(addr, gone.cidr.prefix_len);
         let other = |l: &crate::local::Local| l.iface == iface && masked(l.cidr.addr, l.cidr.prefix_len) == subnet;
         let ours = |r: &Route| r.table == table && r.dst == subnet && r.via == NextHop::Interface(iface);
@@ -289,6 +301,9 @@ impl<E: Env> Stack<E> {
 
     /// Whether something below TCP is to be sent.
     pub(crate) fn links_want_emit(&self) -> bool {
-        self.ip.neighbours.wants_emit() || !self.replies.is_empty() || self.udp.wants_emit()
+        self.ip.neighbours.wants_emit()
+            || !self.replies.is_empty()
+            || self.udp.wants_emit()
+            || self.ip.groups.wants_emit()
     }
 }

@@ -1,6 +1,9 @@
 //! UDP sockets (RFC 768): bound, perhaps connected, each with a bounded queue either way.
 
+mod groups;
 mod verbs;
+
+use alloc::vec::Vec;
 
 use clearway_base::{FlowMap, Handle, Link, List, Rng, Slab};
 use clearway_pkt::{Iface, Sink};
@@ -13,6 +16,7 @@ use crate::emit::{Cursor, IpOut, OutError, Transport};
 use crate::error::Unreachable;
 use crate::event::{Event, UdpEvents};
 use crate::flow::FlowKey;
+use crate::groups::{Joined, MulticastOptions};
 use crate::hash::AddrHash;
 use crate::records::Records;
 use crate::stack::{UdpId, UdpTag};
@@ -81,6 +85,9 @@ pub struct UdpOut {
     pub ttl: Option<u8>,
     /// When not 0: the bytes are several datagrams of this size, the last one perhaps shorter (UDP_SEGMENT).
     pub segment_size: u16,
+    /// By which interface, to a group, to 255.255.255.255 or to a link-local IPv6 address (`ipi_ifindex`); None: the socket's for groups
+    /// ([`crate::MulticastOptions`]), else that of the address that it is sent from.
+    pub iface: Option<Iface>,
 }
 
 /// A received datagram.
@@ -122,6 +129,8 @@ struct Departure {
     tos: u8,
     ttl: u8,
     segment_size: u16,
+    /// The interface, where the addresses do not decide it.
+    via: Option<Iface>,
 }
 
 /// One socket.
@@ -149,6 +158,8 @@ struct Socket {
     tos: u8,
     ttl: u8,
     error: Option<Unreachable>,
+    multicast: MulticastOptions,
+    joined: Joined,
     /// The owner was refused and waits for room.
     wants_room: bool,
     events: UdpEvents,
@@ -171,6 +182,8 @@ pub(crate) struct Udp {
     told: List,
     queue_bytes: usize,
     ports: (u16, u16),
+    /// Sockets that a datagram for many is for: room for all of them.
+    found: Vec<u32>,
 }
 
 impl Udp {
@@ -187,6 +200,7 @@ impl Udp {
             told: List::new(),
             queue_bytes: config.limits.udp_queue_bytes as usize,
             ports: config.tcp.ephemeral_ports,
+            found: Vec::with_capacity(config.limits.udp_sockets as usize),
         }
     }
 
@@ -303,6 +317,7 @@ impl Udp {
             let Some(index) = self.ready.front() else { break };
             let Some(socket) = self.sockets.by_index_mut(index) else { break };
             blocked += u32::from(!socket.emit_some(out));
+            out.via = None;
             let done = socket.tx.is_empty();
             let room = socket.wants_room && socket.tx.is_free(4);
             socket.wants_room &= !room;
@@ -355,6 +370,8 @@ impl Udp {
             tos: 0,
             ttl: 64,
             error: None,
+            multicast: MulticastOptions::default(),
+            joined: Joined::default(),
             wants_room: false,
             events: UdpEvents::default(),
             dropped: 0,
@@ -445,11 +462,12 @@ impl Socket {
             remote_port: departure.to.port,
             table: self.table,
         };
-        if self.cached != Some((key.local, key.remote)) {
+        if self.cached != Some((key.local, key.remote)) || departure.via.is_some() {
             self.cache = RouteCache::default();
             self.cached = Some((key.local, key.remote));
         }
         let hops = (departure.tos, departure.ttl);
+        out.via = departure.via;
         let size = usize::from(departure.segment_size);
         if size != 0 && self.cut == 0 && out.cuts_datagrams(&mut self.cache, &key, payload.len()) {
             let pieces = payload.len().div_ceil(size) as u64;

@@ -332,6 +332,25 @@ pub fn emit(header: &Header, out: &mut [u8]) -> usize {
     HEADER_LEN
 }
 
+/// Bytes of a header with the router alert option.
+pub const ROUTER_ALERT_HEADER_LEN: usize = HEADER_LEN + 4;
+
+/// As [`emit`], with the router alert option (RFC 2113 2.1): routers look at the packet although it is not for them. Returns [`ROUTER_ALERT_HEADER_LEN`].
+///
+/// # Panics
+/// When `out` is shorter than that.
+pub fn emit_with_router_alert(header: &Header, out: &mut [u8]) -> usize {
+    let payload_len = header.payload_len.wrapping_add(4);
+    emit(&Header { payload_len, ..*header }, out);
+    let h = head::<ROUTER_ALERT_HEADER_LEN>(out);
+    h[0] = 0x46;
+    h[HEADER_LEN..].copy_from_slice(&[148, 4, 0, 0]);
+    put16(h, 10, 0);
+    let sum = checksum::sum(h).finish();
+    put16(h, 10, sum);
+    ROUTER_ALERT_HEADER_LEN
+}
+
 /// Writes the header of a packet of TCP that is whole and must stay so, as [`emit`] would, and returns the sum of its addresses.
 ///
 /// # Panics

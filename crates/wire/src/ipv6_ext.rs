@@ -228,6 +228,26 @@ fn check_options(header: &[u8], at: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether the packet's hop-by-hop header, whose options were walked, carries a router alert (RFC 2711 2.1).
+pub fn has_router_alert(ip: &Ipv6<'_>) -> bool {
+    const ROUTER_ALERT: u8 = 5;
+    if ip.next() != Proto::HOP_BY_HOP {
+        return false;
+    }
+    let header = ip.payload();
+    let len = header.get(1).map_or(0, |words| (usize::from(*words) + 1) * 8);
+    let Some(mut options) = header.get(2..len) else { return false };
+    while let Some((&kind, rest)) = options.split_first() {
+        if kind == ROUTER_ALERT {
+            return true;
+        }
+        // A padding byte has no length.
+        let after = if kind == 0 { Some(rest) } else { rest.first().and_then(|n| rest.get(1 + usize::from(*n)..)) };
+        options = after.unwrap_or(&[]);
+    }
+    false
+}
+
 /// Where a chain leads when nobody judges it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Skipped {

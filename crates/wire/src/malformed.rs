@@ -110,6 +110,27 @@ reasons! {
     /// A target address that is multicast, or mapped IPv4.
     NdpBadTarget = "ndp-bad-target",
 
+    /// Fewer bytes than the message has: 8, or 12 for a query of version 3 (RFC 3376 7.1).
+    IgmpTooShort = "igmp-too-short",
+    /// The IGMP checksum does not fit.
+    IgmpBadChecksum = "igmp-bad-checksum",
+    /// A TTL other than 1 (RFC 3376 4).
+    IgmpBadTtl = "igmp-bad-ttl",
+    /// A query about an address that is no group.
+    IgmpBadGroup = "igmp-bad-group",
+    /// More sources or records than bytes came.
+    IgmpBadRecords = "igmp-bad-records",
+    /// Fewer bytes than the message has: 24, or 28 for a query of version 2 (RFC 3810 8.1).
+    MldTooShort = "mld-too-short",
+    /// A source that is not link-local (RFC 3810 6.2).
+    MldBadSource = "mld-bad-source",
+    /// A hop limit other than 1, or no router alert (RFC 3810 6.2).
+    MldBadHopLimit = "mld-bad-hop-limit",
+    /// A message about an address that is no group.
+    MldBadGroup = "mld-bad-group",
+    /// More sources or records than bytes came.
+    MldBadRecords = "mld-bad-records",
+
     /// Fewer than 8 bytes (RFC 768).
     UdpTooShort = "udp-too-short",
     /// The length field is less than 8 or more than the bytes that came.

@@ -43,6 +43,19 @@ fn answers_concern_all_cores_and_requests_do_not() {
 }
 
 #[test]
+fn questions_of_multicast_routers_concern_all_cores() {
+    let mut igmp = ipv4_icmp(0);
+    igmp[9] = 2;
+    assert!(concerns_all(true, &ethernet(0x0800, &igmp)) && concerns_all(false, &igmp));
+    for (kind, all) in [(130, true), (131, true), (132, true), (143, true), (128, false), (135, false)] {
+        let mut mld = vec![0; 72];
+        (mld[0], mld[40], mld[48]) = (0x60, 58, kind);
+        assert_eq!(concerns_all(true, &ethernet(0x86dd, &mld)), all, "{kind}");
+        assert_eq!(concerns_all(false, &mld), all, "{kind}");
+    }
+}
+
+#[test]
 fn a_vlan_tag_is_looked_behind() {
     let tagged = [&[0u8; 12][..], &[0x81, 0, 0, 5, 8, 6], &[0, 1, 8, 0, 6, 4, 0, 2]].concat();
     assert!(concerns_all(true, &tagged));

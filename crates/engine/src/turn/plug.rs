@@ -31,7 +31,8 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         Ok(iface)
     }
 
-    /// Takes a port away and gives its device back. Its interface goes down and stays so; its addresses, and the routes that lead out of it, go.
+    /// Takes a port away and gives its device back. Its interface goes down and stays so; its addresses, the routes that lead out of it and the
+    /// memberships in groups there go.
     pub fn remove_port(&mut self, iface: Iface) -> Option<D> {
         let port = self.ports.take(iface)?;
         self.stack.set_up(iface, false);
@@ -66,6 +67,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         for addr in addresses {
             self.stack.remove_address(iface, addr);
         }
+        self.stack.forget_memberships(iface);
         let leads_out = |via: NextHop| match via {
             NextHop::Interface(out) | NextHop::GatewayOn { iface: out, .. } => out == iface,
             _ => false,

@@ -300,6 +300,7 @@ impl Datagrams {
             tos: (head.tos != 0).then_some(head.tos),
             ttl: (head.ttl != 0).then_some(head.ttl),
             segment_size: head.segment_size,
+            ..UdpOut::default()
         };
         match stack.udp_send_with(socket, &out, &scratch[..len]) {
             Ok(()) => Ok((Sent::Gone, None)),

@@ -26,7 +26,7 @@ fn send(
     segment_size: u16,
 ) -> Result<(), OutError> {
     let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None };
     let seg = Segment { src_port: 80, dst_port: 9, seq: Seq(5), flags: Flags::ACK, ..Segment::default() };
     let mut room = out.begin(cache, key, Proto::TCP, 20 + payload, 0, 64)?;
     let l4 = room.l4();
@@ -40,7 +40,7 @@ fn send(
 
 fn path(net: &mut Net, cache: &mut RouteCache, key: &FlowKey) -> Result<PathInfo, OutError> {
     let crate::Stack { counters, ip, .. } = &mut net.stack;
-    IpOut { now: net.now, counters, ip, sink: &mut net.sink }.path(cache, key)
+    IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None }.path(cache, key)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_segment_leaves_whole_and_with_good_checksums() {
 fn less_than_the_room_may_be_used() {
     let mut net = Net::tun();
     let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None };
     let k = key("10.0.0.1", "10.0.0.2");
     let mut room = out.begin(&mut RouteCache::default(), &k, Proto::TCP, 500, 0, 64).unwrap();
     room.l4().fill(0);
@@ -97,7 +97,7 @@ fn room_that_is_not_committed_sends_nothing() {
     let mut net = Net::lan();
     let before = net.stack.counters().ip;
     let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+    let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None };
     let mut cache = RouteCache::default();
     let k = key("10.0.0.1", "10.0.0.2");
     assert!(out.begin(&mut cache, &k, Proto::TCP, 20, 0, 64).is_ok());
@@ -266,7 +266,7 @@ fn the_quick_way_makes_the_same_packet_as_the_long_one() {
             let header_len = opts.header_len();
             for payload in [1, 63, 64, 1000] {
                 let crate::Stack { counters, ip, .. } = &mut net.stack;
-                let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink };
+                let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None };
                 let mut room = out.begin(&mut cache, &key, Proto::TCP, header_len + payload, 4, 63).unwrap();
                 room.l4().fill(0x5a);
                 tcp::emit(&seg, room.l4());

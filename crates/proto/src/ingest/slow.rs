@@ -2,10 +2,11 @@
 
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Iface, RxMeta};
+use clearway_wire::group::Message;
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::ipv6_ext::{self, Refusal};
-use clearway_wire::{Addr, Endpoint, EtherType, Mac, Proto, eth, ip as wire_ip, ipv4, ipv6, tcp, udp};
+use clearway_wire::{Addr, Endpoint, EtherType, Mac, Proto, eth, igmp, ip as wire_ip, ipv4, ipv6, mld, tcp, udp};
 
 use super::{segment, verify};
 use crate::Table;
@@ -291,7 +292,8 @@ impl<E: Env> Stack<E> {
             return Ok(For::All);
         }
         if dst.is_multicast() {
-            return if self.ip.locals.in_group(link.iface, dst) { Ok(For::Group) } else { Err(Drop::NotOurs) };
+            let ours = self.ip.locals.in_group(link.iface, dst) || self.ip.groups.is_in(link.iface, dst);
+            return if ours { Ok(For::Group) } else { Err(Drop::NotOurs) };
         }
         match find(dst).map(|l| l.kind) {
             Some(Kind::Unicast) => Ok(For::Us),
@@ -336,6 +338,7 @@ impl<E: Env> Stack<E> {
             Proto::UDP => self.datagram(now, meta, packet),
             Proto::ICMP if is_v4 => self.icmp_v4(now, packet),
             Proto::ICMPV6 if !is_v4 => self.icmp_v6(now, packet),
+            Proto::IGMP if is_v4 => self.on_membership(now, packet, igmp::check(packet.l4(), packet.envelope.ttl)?),
             Proto::NO_NEXT => Err(Drop::UnknownProtocol),
             _ => {
                 self.complain(now, packet, Complaint::Protocol { named_at: packet.named_at });
@@ -366,7 +369,14 @@ impl<E: Env> Stack<E> {
         }
         let from = Endpoint::new(src, datagram.src_port());
         let arrival = Arrival { from, to: dst, tos, ttl, iface, segment_size: meta.segment_size };
-        let taken = self.udp.ingest(table, datagram.dst_port(), arrival, datagram.payload());
+        if packet.to == For::Group && self.ip.groups.takes(iface, &dst, &src) == Some(false) {
+            return Err(Drop::UdpSourceFiltered);
+        }
+        let (port, payload) = (datagram.dst_port(), datagram.payload());
+        let taken = match packet.to {
+            For::Us => self.udp.ingest(table, port, arrival, payload),
+            For::All | For::Group => self.udp.ingest_for_many(&self.ip.groups, table, port, arrival, payload),
+        };
         match taken {
             Ok(()) => {
                 let size = usize::from(meta.segment_size);
@@ -406,11 +416,34 @@ impl<E: Env> Stack<E> {
                 let link = (packet.link.iface, packet.link.from);
                 ndp::ingest(now, ip, counters, replies, link, (src, message))
             }
+            Icmpv6::Other { kind, .. } if mld::is_ours(kind) => {
+                let alert = ipv6::check(packet.bytes).is_ok_and(|v6| ipv6_ext::has_router_alert(&v6));
+                self.on_membership(now, packet, mld::check(&src, ttl, alert, packet.l4())?)
+            }
             _ => match icmp::meaning_v6(&message) {
                 Some((error, quoted)) => self.icmp_error(now, packet, error, quoted),
                 None => Err(Drop::IcmpUnknownType),
             },
         }
+    }
+
+    /// A router asks for members, or another host tells that it is one.
+    fn on_membership(&mut self, now: Instant, packet: &Packet<'_>, message: Message<'_>) -> Result<(), Drop> {
+        let (groups, counters) = (&mut self.ip.groups, &mut self.counters.groups);
+        match message {
+            Message::Query(query) => {
+                counters.queries_in += 1;
+                groups.on_query(now, packet.link.iface, &query);
+            }
+            Message::Report { group, .. } => {
+                counters.reports_in += 1;
+                groups.on_report(now, packet.link.iface, &group);
+            }
+            // Routers care for these; a host has nothing to do.
+            Message::Leave { .. } | Message::Records(_) => counters.reports_in += 1,
+            Message::Other(_) => return Err(Drop::IgmpUnknownType),
+        }
+        Ok(())
     }
 
     /// RFC 1122 3.2.2.6, RFC 4443 4.2. Requests to many hosts are not answered: one packet must not become many.

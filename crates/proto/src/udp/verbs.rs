@@ -1,9 +1,10 @@
 //! What owners do to their UDP sockets.
 
+use clearway_pkt::Iface;
 use clearway_wire::{Addr, Endpoint, ipv4, ipv6, udp};
 
 use super::{
-    Arrival, Datagram, Departure, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, MAX_UDP_SEGMENTS, UdpError, UdpOut, UdpSpec,
+    Arrival, Datagram, Departure, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, MAX_UDP_SEGMENTS, UdpError, UdpOut, UdpSpec, groups,
     to_handle,
 };
 use crate::Table;
@@ -14,7 +15,8 @@ use crate::store::Env;
 impl<E: Env> Stack<E> {
     /// Binds a socket. Memory for its queues is taken here.
     pub fn udp_bind(&mut self, spec: UdpSpec) -> Result<UdpId, UdpError> {
-        let any = spec.local.addr.is_unspecified();
+        // Who binds to a group takes what is sent to it, and nothing else.
+        let any = spec.local.addr.is_unspecified() || spec.local.addr.is_multicast();
         if !any && !self.ip.is_ours(spec.table, &spec.local.addr) {
             return Err(UdpError::BadAddress);
         }
@@ -28,13 +30,14 @@ impl<E: Env> Stack<E> {
             let s = self.udp.sockets.get(handle).ok_or(UdpError::Stale)?;
             (s.table, s.local, s.remote)
         };
-        if remote.port == 0 || !self.ip.may_be_peer(table, &remote.addr) {
+        if remote.port == 0 || !(remote.addr.is_multicast() || self.ip.may_be_peer(table, &remote.addr)) {
             return Err(UdpError::BadAddress);
         }
         // Who changes the peer may need another address of his own.
-        let mut local = self.udp.by_id(socket)?.bound;
+        let s = self.udp.by_id(socket)?;
+        let (mut local, via) = (s.bound, groups::link_of(None, s.multicast.iface, &remote.addr));
         if local.addr.is_unspecified() {
-            local.addr = self.ip.source_for(table, &remote.addr).ok_or(UdpError::NoRoute)?;
+            local.addr = self.ip.source_via(table, via, &remote.addr).ok_or(UdpError::NoRoute)?;
         }
         if local.addr.is_v4() != remote.addr.is_v4() {
             return Err(UdpError::BadAddress);
@@ -89,6 +92,8 @@ impl<E: Env> Stack<E> {
     /// Closes a socket. Datagrams that wait are dropped, both ways.
     pub fn udp_close(&mut self, socket: UdpId) {
         let Some(handle) = to_handle(socket) else { return };
+        let Some(s) = self.udp.sockets.get_mut(handle) else { return };
+        self.ip.groups.leave_all(&mut s.joined);
         let Some(s) = self.udp.sockets.get(handle) else { return };
         let (hash, index) = (self.udp.hash_of(s.table, &s.local, s.remote.as_ref()), handle.index());
         self.udp.connected -= u32::from(s.remote.is_some());
@@ -115,17 +120,19 @@ impl<E: Env> Stack<E> {
     /// the queue is free.
     pub fn udp_send_with(&mut self, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
         let s = self.udp.by_id(socket)?;
-        let (table, local, dual) = (s.table, s.local.addr, s.dual);
+        let (table, local, dual, multicast) = (s.table, s.local.addr, s.dual, s.multicast);
         let to = how.to.or(s.remote).ok_or(UdpError::BadAddress)?;
         let known = s.way;
         if to.port == 0 || to.addr.is_unspecified() {
             return Err(UdpError::BadAddress);
         }
+        let via = groups::link_of(how.iface, multicast.iface, &to.addr);
         let from = match how.from {
             Some(from) if !self.ip.is_ours(table, &from) => return Err(UdpError::BadAddress),
             Some(from) => from,
-            None if !local.is_unspecified() => local,
-            None => self.ip.source_for(table, &to.addr).ok_or(UdpError::NoRoute)?,
+            // What is bound to a group has no address to send from.
+            None if !local.is_unspecified() && !local.is_multicast() => local,
+            None => self.ip.source_via(table, via, &to.addr).ok_or(UdpError::NoRoute)?,
         };
         let wrong_family = from.is_v4() != to.addr.is_v4() || (local == Addr::ANY_V4 && to.addr.is_v6());
         if wrong_family || (local == Addr::ANY_V6 && to.addr.is_v4() && !dual) {
@@ -135,15 +142,51 @@ impl<E: Env> Stack<E> {
         if bytes.len() > most.min(self.udp.queue_bytes) {
             return Err(UdpError::TooLong);
         }
+        let group = to.addr.is_multicast();
         let way = (from, to.addr, self.ip.generation());
-        if known != Some(way) {
-            self.ip.hop(table, &from, &to.addr).map_err(|_| UdpError::NoRoute)?;
+        if known != Some(way) || via.is_some() || group {
+            let hop = self.ip.hop_via(table, via, &from, &to.addr).map_err(|_| UdpError::NoRoute)?;
+            if group {
+                return self.udp_send_group(socket, how, (from, to), hop.iface, bytes);
+            }
         }
         let segment_size = self.segment_size(table, &from, &to.addr, how.segment_size, bytes.len())?;
         let s = self.udp.by_id(socket)?;
         s.way = Some(way);
         let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(s.ttl));
-        if !s.tx.push(Departure { from, to, tos, ttl, segment_size }, &[bytes]) {
+        self.udp_queue(socket, Departure { from, to, tos, ttl, segment_size, via }, bytes)
+    }
+
+    /// Queues a datagram to a group that leaves by `iface`, and gives the members here their copies (RFC 1112 6.1, 7.2).
+    fn udp_send_group(
+        &mut self,
+        socket: UdpId,
+        how: &UdpOut,
+        (from, to): (Addr, Endpoint),
+        iface: Iface,
+        bytes: &[u8],
+    ) -> Result<(), UdpError> {
+        let s = self.udp.by_id(socket)?;
+        let (table, port, multicast) = (s.table, s.local.port, s.multicast);
+        let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(multicast.ttl));
+        let mtu = self.ip.interface(iface).map_or(0, |i| i.mtu) as usize;
+        let segment_size = segment_size(mtu, &to.addr, how.segment_size, bytes.len())?;
+        let departure = Departure { from, to, tos, ttl, segment_size, via: Some(iface) };
+        // RFC 1112 6.1: a TTL of 0 keeps it on this host.
+        if ttl > 0 || self.ip.interface(iface).is_some_and(|i| i.is_loopback()) {
+            self.udp_queue(socket, departure, bytes)?;
+        }
+        if multicast.loop_back {
+            let from = Endpoint::new(from, port);
+            let arrival = Arrival { from, to: to.addr, tos, ttl, iface, segment_size };
+            groups::loop_back(&mut self.udp, &self.ip, table, to.port, arrival, bytes);
+        }
+        Ok(())
+    }
+
+    fn udp_queue(&mut self, socket: UdpId, departure: Departure, bytes: &[u8]) -> Result<(), UdpError> {
+        let s = self.udp.by_id(socket)?;
+        if !s.tx.push(departure, &[bytes]) {
             s.wants_room = true;
             return Err(UdpError::Full);
         }
@@ -157,12 +200,8 @@ impl<E: Env> Stack<E> {
         if size == 0 || len <= usize::from(size) {
             return Ok(0);
         }
-        let headers = udp::HEADER_LEN + if to.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let mtu = self.ip.path_mtu(table, from, to).ok_or(UdpError::NoRoute)? as usize;
-        if len.div_ceil(size.into()) > MAX_UDP_SEGMENTS || headers + usize::from(size) > mtu {
-            return Err(UdpError::BadSegmentSize);
-        }
-        Ok(size)
+        segment_size(mtu, to, size, len)
     }
 
     /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the stack is used again.
@@ -205,4 +244,16 @@ impl<E: Env> Stack<E> {
     pub fn udp_dropped(&self, socket: UdpId) -> Option<u64> {
         self.udp.sockets.get(to_handle(socket)?).map(|s| s.dropped)
     }
+}
+
+/// The segment size for `len` bytes over a way that takes packets of `mtu` bytes whole, 0 when they are one datagram.
+fn segment_size(mtu: usize, to: &Addr, size: u16, len: usize) -> Result<u16, UdpError> {
+    if size == 0 || len <= usize::from(size) {
+        return Ok(0);
+    }
+    let headers = udp::HEADER_LEN + if to.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+    if len.div_ceil(size.into()) > MAX_UDP_SEGMENTS || headers + usize::from(size) > mtu {
+        return Err(UdpError::BadSegmentSize);
+    }
+    Ok(size)
 }

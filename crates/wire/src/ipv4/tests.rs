@@ -226,3 +226,25 @@ fn what_is_no_plain_segment_is_left_to_the_checks() {
         assert!(plain_tcp(&bytes).is_none(), "{value} at {at}");
     }
 }
+
+#[test]
+fn a_header_with_a_router_alert_is_sound() {
+    let (src, dst) = ("10.0.0.1".parse().unwrap(), "224.0.0.22".parse().unwrap());
+    let header = Header {
+        src,
+        dst,
+        proto: Proto::IGMP,
+        tos: 0xc0,
+        ttl: 1,
+        id: 7,
+        dont_fragment: false,
+        more_fragments: false,
+        fragment_offset: 0,
+        payload_len: 8,
+    };
+    let mut out = [0xff; 32];
+    assert_eq!(emit_with_router_alert(&header, &mut out), 24);
+    let read = check(&out, true).unwrap();
+    assert_eq!((read.src(), read.dst(), read.proto(), read.ttl()), (src, dst, Proto::IGMP, 1));
+    assert_eq!((read.options(), read.payload().len()), (&[148, 4, 0, 0][..], 8));
+}
