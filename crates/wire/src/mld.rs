@@ -49,7 +49,7 @@ pub fn check<'a>(src: &Addr, hop_limit: u8, has_router_alert: bool, bytes: &'a [
         return Err(Malformed::MldTooShort);
     };
     let group = read_addr(group, true);
-    if !group.is_multicast() && !(h[0] == QUERY && group.is_unspecified()) {
+    if !(group.is_multicast() || h[0] == QUERY && group.is_unspecified()) {
         return Err(Malformed::MldBadGroup);
     }
     match h[0] {
