@@ -35,6 +35,9 @@ pub enum Way {
     Out,
 }
 
+/// An interface that no packet passes: that of a rule whose interface is not there.
+pub const NOWHERE: Iface = Iface(u16::MAX);
+
 /// One rule; what is None fits every packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
@@ -138,6 +141,13 @@ impl Rules {
             return Err(RuleError::NoRule);
         }
         Ok(self.rules.remove(number).0)
+    }
+
+    /// Says which interface a rule speaks of from now on: [`NOWHERE`] while the one that it means is not there.
+    pub fn set_interface(&mut self, number: usize, iface: Iface) {
+        if let Some((rule, _)) = self.rules.get_mut(number) {
+            rule.iface = Some(iface);
+        }
     }
 
     /// Every rule with what it has counted, in their order.

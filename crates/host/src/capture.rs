@@ -7,12 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::BufWriter;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use clearway_command::{Direction as AclDirection, Gate, PcapTrace, PortRange};
 use clearway_dev::pcap::Direction;
-use clearway_dev::rules::RuleCount;
+use clearway_dev::rules::{NOWHERE, RuleCount};
 use clearway_dev::{Action, FrameFilter, Rule, Rules, Trace, TraceFrame, TraceSpec, Traced, Way};
 use clearway_engine::{Inspect, Time, Verdict};
 use clearway_pkt::{Iface, RxMeta, TxMeta};
@@ -31,7 +31,8 @@ type Recorder = Mutex<Trace<BufWriter<File>>>;
 pub(crate) struct Capture {
     path: PathBuf,
     wanted: PcapTrace,
-    iface: Option<Iface>,
+    /// The number of the one interface that is wanted, if one is; [`NOWHERE`] while it is not there.
+    iface: AtomicU16,
     recorder: Recorder,
     /// No more packets are taken. Looked at before the lock is.
     over: AtomicBool,
@@ -43,6 +44,8 @@ pub(crate) struct Packets {
     capture: Option<Arc<Capture>>,
     /// A list for each worker, the same but for the counters.
     rules: Vec<Arc<Mutex<Rules>>>,
+    /// The interface that each rule names. The number of an interface may become another's, its name only by the will of who gives it.
+    names: Vec<Option<String>>,
     /// Packets that rules dropped and that are counted no more, because their rule is gone.
     denied_before: u64,
     /// What rules had counted when they were cleared is simply forgotten; drops are not.
@@ -52,6 +55,7 @@ pub(crate) struct Packets {
 /// A rule with what all workers counted.
 pub(crate) struct ShownRule {
     rule: Rule,
+    interface: Option<String>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
 }
@@ -89,10 +93,34 @@ impl Packets {
     }
 
     /// Adds a rule for every worker.
-    pub(crate) fn add_rule(&mut self, rule: &Rule, workers: usize) -> Result<usize, CommandError> {
+    pub(crate) fn add_rule(
+        &mut self,
+        rule: &Rule,
+        interface: Option<String>,
+        workers: usize,
+    ) -> Result<usize, CommandError> {
         self.rules.resize_with(workers, Default::default);
         let added = self.rules.iter().map(|rules| locked(rules).add(rule.clone()));
-        added.collect::<Result<Vec<_>, _>>()?.first().copied().ok_or_else(|| crate::Gone.into())
+        let number = added.collect::<Result<Vec<_>, _>>()?.first().copied().ok_or(crate::Gone)?;
+        self.names.push(interface);
+        Ok(number)
+    }
+
+    /// Interfaces came or went: rules and captures go on to speak of those that they name, and of no other that has got their number.
+    pub(crate) fn interfaces_changed(&mut self, names: &[(Iface, String)]) {
+        let number = |wanted: &str| names.iter().find(|(_, name)| name == wanted).map_or(NOWHERE, |(iface, _)| *iface);
+        for (at, name) in self.names.iter().enumerate() {
+            let Some(name) = name else { continue };
+            for rules in &self.rules {
+                locked(rules).set_interface(at, number(name));
+            }
+        }
+        if let Some(capture) = &self.capture {
+            if let Some(name) = &capture.wanted.interface {
+                capture.iface.store(number(name).0, Ordering::Release);
+            }
+            locked(&capture.recorder).rename(names.to_vec());
+        }
     }
 
     /// Takes a rule away, or all.
@@ -102,7 +130,10 @@ impl Packets {
         let denied =
             gone.filter(|(_, rule)| rule.rule.action == Action::Deny).map(|(_, rule)| rule.packets).sum::<u64>();
         match number {
-            None => self.rules.clear(),
+            None => {
+                self.rules.clear();
+                self.names.clear();
+            }
             Some(number) => {
                 for rules in &self.rules {
                     locked(rules).remove(number)?;
@@ -110,6 +141,7 @@ impl Packets {
                 if all.len() <= number {
                     return Err(clearway_dev::RuleError::NoRule.into());
                 }
+                self.names.remove(number);
             }
         }
         self.denied_before += denied;
@@ -130,7 +162,10 @@ impl Packets {
             for (at, (rule, RuleCount { packets, bytes })) in locked(rules).iter().enumerate() {
                 match shown.get_mut(at) {
                     Some(one) => (one.packets, one.bytes) = (one.packets + packets, one.bytes + bytes),
-                    None => shown.push(ShownRule { rule: rule.clone(), packets, bytes }),
+                    None => {
+                        let interface = self.names.get(at).cloned().flatten();
+                        shown.push(ShownRule { rule: rule.clone(), interface, packets, bytes });
+                    }
                 }
             }
         }
@@ -169,7 +204,7 @@ impl ShownRule {
     }
 
     /// What it fits, in the words of the command.
-    pub(crate) fn text(&self, name: impl Fn(Iface) -> String) -> String {
+    pub(crate) fn text(&self) -> String {
         let Rule { way, iface, proto, src, dst, src_ports, dst_ports, .. } = &self.rule;
         let range = |word: &str, ports: &std::ops::RangeInclusive<u16>| {
             if ports.start() == ports.end() {
@@ -180,7 +215,8 @@ impl ShownRule {
         };
         let words = [
             way.map(|way| if way == Way::In { "in".to_owned() } else { "out".to_owned() }),
-            iface.map(|iface| format!("intfc {}", name(iface))),
+            self.interface.as_ref().map(|name| format!("intfc {name}")),
+            (*iface == Some(NOWHERE)).then(|| "(not there)".to_owned()),
             proto.map(|proto| format!("proto {}", proto_name(proto))),
             src.map(|src| format!("src {src}")),
             dst.map(|dst| format!("dst {dst}")),
@@ -245,7 +281,7 @@ impl Capture {
         Ok(Capture {
             path: path.clone(),
             wanted: wanted.clone(),
-            iface,
+            iface: AtomicU16::new(iface.unwrap_or(NOWHERE).0),
             recorder: Mutex::new(trace),
             over: AtomicBool::new(false),
         })
@@ -256,7 +292,8 @@ impl Capture {
     }
 
     fn record(&self, frame: &TraceFrame<'_>) {
-        if self.is_over() || self.iface.is_some_and(|iface| iface != frame.iface) {
+        let elsewhere = || self.iface.load(Ordering::Acquire) != frame.iface.0;
+        if self.is_over() || (self.wanted.interface.is_some() && elsewhere()) {
             return;
         }
         let mut trace = locked(&self.recorder);

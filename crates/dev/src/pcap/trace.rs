@@ -79,6 +79,14 @@ impl<W: Write> Trace<W> {
         Ok(Trace { writer, spec, interfaces: Vec::new(), names, packets: 0, flushed_unix_ns: 0, error: None })
     }
 
+    /// How interfaces are shown from now on. One whose number was another's begins anew in the file, so that nobody's frames stand under another's name.
+    pub fn rename(&mut self, names: Vec<(Iface, String)>) {
+        let of =
+            |list: &[(Iface, String)], iface| list.iter().find(|(named, _)| *named == iface).map(|(_, n)| n.clone());
+        self.interfaces.retain(|(iface, _)| of(&self.names, *iface) == of(&names, *iface));
+        self.names = names;
+    }
+
     /// Writes a frame down when it is wanted and there is room.
     pub fn record(&mut self, frame: &TraceFrame<'_>) -> Traced {
         if self.is_over() {

@@ -67,7 +67,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         for addr in addresses {
             self.stack.remove_address(iface, addr);
         }
-        self.stack.forget_memberships(iface);
+        self.stack.forget_interface(iface);
         let leads_out = |via: NextHop| match via {
             NextHop::Interface(out) | NextHop::GatewayOn { iface: out, .. } => out == iface,
             _ => false,

@@ -68,7 +68,7 @@ fn tx(watcher: &mut Watcher, iface: Iface, frame: &[u8]) -> Verdict {
 fn nobody_looks_when_there_is_nothing_to_look_for() {
     let mut packets = Packets::default();
     assert!(packets.watcher(0, &LINKS).is_none());
-    packets.add_rule(&Rule::any(Action::Deny), 2).unwrap();
+    packets.add_rule(&Rule::any(Action::Deny), None, 2).unwrap();
     assert!(packets.watcher(1, &LINKS).is_some());
     packets.remove_rule(Some(0)).unwrap();
     assert!(packets.watcher(1, &LINKS).is_none());
@@ -98,7 +98,12 @@ fn a_loopbacks_packet_is_written_once_and_every_way_that_was_asked_for() {
 fn a_capture_ends_at_its_count_and_keeps_to_its_interface_and_filter() {
     let file = TempFile::new();
     let mut packets = Packets::default();
-    let wanted = PcapTrace { max: Some(2), ports: Some(PortRange { first: 80, last: 90 }), ..wanted(&file, "rx") };
+    let wanted = PcapTrace {
+        interface: Some("loop0".into()),
+        max: Some(2),
+        ports: Some(PortRange { first: 80, last: 90 }),
+        ..wanted(&file, "rx")
+    };
     packets.begin(&wanted, Some(LOOP), Vec::new()).unwrap();
     let mut watcher = packets.watcher(0, &LINKS).unwrap();
     rx(&mut watcher, TAP, &udp(80));
@@ -108,7 +113,7 @@ fn a_capture_ends_at_its_count_and_keeps_to_its_interface_and_filter() {
     assert!(packets.status().text.starts_with("Finished: rx into "));
     assert!(packets.watcher(0, &LINKS).is_none(), "nobody looks for more");
     assert_eq!(file.frames(), [udp(80), udp(90)]);
-    packets.begin(&wanted, None, Vec::new()).expect("a finished capture may be followed by another");
+    packets.begin(&wanted, Some(LOOP), Vec::new()).expect("a finished capture may be followed by another");
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn dropped_packets_carry_their_reason() {
     let file = TempFile::new();
     let mut packets = Packets::default();
     packets.begin(&wanted(&file, "drop"), None, Vec::new()).unwrap();
-    packets.add_rule(&Rule { dst_ports: Some(22..=22), ..Rule::any(Action::Deny) }, 1).unwrap();
+    packets.add_rule(&Rule { dst_ports: Some(22..=22), ..Rule::any(Action::Deny) }, None, 1).unwrap();
     let mut watcher = packets.watcher(0, &LINKS).unwrap();
     assert!(watcher.wants_drops());
     assert_eq!(rx(&mut watcher, LOOP, &udp(22)), Verdict::Drop);
@@ -130,7 +135,7 @@ fn dropped_packets_carry_their_reason() {
 #[test]
 fn rules_count_over_all_workers_and_what_they_denied_is_not_forgotten_with_them() {
     let mut packets = Packets::default();
-    packets.add_rule(&Rule { way: Some(Way::In), ..Rule::any(Action::Deny) }, 2).unwrap();
+    packets.add_rule(&Rule { way: Some(Way::In), ..Rule::any(Action::Deny) }, None, 2).unwrap();
     for worker in 0..2 {
         let mut watcher = packets.watcher(worker, &LINKS).unwrap();
         assert_eq!(rx(&mut watcher, LOOP, &udp(1)), Verdict::Drop);
@@ -143,4 +148,51 @@ fn rules_count_over_all_workers_and_what_they_denied_is_not_forgotten_with_them(
     assert_eq!(packets.denied(), 2);
     packets.clear_denied();
     assert_eq!(packets.denied(), 0);
+}
+
+/// What was written of each interface, by its name in the file.
+fn by_name(file: &TempFile, names: &[&str]) -> Vec<bool> {
+    names.iter().map(|name| file.holds(name)).collect()
+}
+
+#[test]
+fn rules_and_captures_keep_to_the_interface_they_name_when_its_number_is_anothers() {
+    let file = TempFile::new();
+    let mut packets = Packets::default();
+    let wanted = PcapTrace { interface: Some("tap0".into()), ..wanted(&file, "rx") };
+    let named = |name: &str| vec![(LOOP, "loop0".to_owned()), (TAP, name.to_owned())];
+    packets.begin(&wanted, Some(TAP), named("tap0")).unwrap();
+    let deny = Rule { iface: Some(TAP), dst_ports: Some(22..=22), ..Rule::any(Action::Deny) };
+    packets.add_rule(&deny, Some("tap0".into()), 1).unwrap();
+    let judged = |packets: &Packets| {
+        let mut watcher = packets.watcher(0, &LINKS).unwrap();
+        (rx(&mut watcher, TAP, &udp(22)), rx(&mut watcher, TAP, &udp(23)), rx(&mut watcher, LOOP, &udp(22)))
+    };
+    use Verdict::{Drop as Dropped, Pass};
+    assert_eq!(judged(&packets), (Dropped, Pass, Pass));
+    // tap0 goes, and tap1 gets its number: the rule is not about it, nor is the capture.
+    packets.interfaces_changed(&named("tap0")[..1]);
+    assert_eq!(packets.rules()[0].text(), "intfc tap0 (not there) dport 22");
+    packets.interfaces_changed(&named("tap1"));
+    assert_eq!(judged(&packets), (Pass, Pass, Pass));
+    // Another number, the same name: it is what the rule says.
+    packets.interfaces_changed(&[(LOOP, "tap0".to_owned())]);
+    assert_eq!(judged(&packets), (Pass, Pass, Dropped));
+    packets.end().unwrap();
+    assert_eq!(file.frames(), [udp(23)]);
+}
+
+#[test]
+fn a_number_that_was_anothers_begins_anew_in_the_file() {
+    let file = TempFile::new();
+    let mut packets = Packets::default();
+    packets.begin(&wanted(&file, "rx"), None, vec![(TAP, "tap-first".into())]).unwrap();
+    let mut watcher = packets.watcher(0, &LINKS).unwrap();
+    rx(&mut watcher, TAP, &udp(1));
+    packets.interfaces_changed(&[(TAP, "tap-second".into())]);
+    assert_eq!(by_name(&file, &["tap-second"]), [false]);
+    rx(&mut watcher, TAP, &udp(2));
+    packets.end().unwrap();
+    assert_eq!(by_name(&file, &["tap-first", "tap-second"]), [true, true]);
+    assert_eq!(file.frames(), [udp(1), udp(2)]);
 }

@@ -75,7 +75,7 @@ impl Control {
     /// Adds a port on every worker; it is down at first. When one of them refuses, none has it.
     pub(super) fn add_everywhere(
         &self,
-        state: &State,
+        state: &mut State,
         mut entry: InterfaceEntry,
         mtu: Option<u32>,
         makers: Vec<MakePort>,
@@ -249,7 +249,7 @@ impl Control {
     }
 
     /// To be called after interfaces came or went.
-    fn interfaces_changed(&self, state: &State) -> Result<(), CommandError> {
+    fn interfaces_changed(&self, state: &mut State) -> Result<(), CommandError> {
         self.changed();
         self.watch(state)
     }

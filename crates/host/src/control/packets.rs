@@ -12,11 +12,14 @@ use crate::capture::rule_of;
 impl Control {
     pub(super) fn pcap_trace(&self, state: &mut State, wanted: &PcapTrace) -> Result<Output, CommandError> {
         let iface = wanted.interface.as_deref().map(|name| self.iface(name)).transpose()?;
-        let names: Vec<(Iface, String)> =
-            super::locked(&self.house.interfaces()).iter().map(|entry| (entry.iface, entry.name.clone())).collect();
-        let output = state.packets.begin(wanted, iface, names)?;
+        let output = state.packets.begin(wanted, iface, self.names())?;
         self.watch(state)?;
         Ok(output)
+    }
+
+    /// Every interface by its number and its name.
+    fn names(&self) -> Vec<(Iface, String)> {
+        super::locked(&self.house.interfaces()).iter().map(|entry| (entry.iface, entry.name.clone())).collect()
     }
 
     pub(super) fn pcap_off(&self, state: &mut State) -> Result<Output, CommandError> {
@@ -27,7 +30,8 @@ impl Control {
 
     pub(super) fn acl_add(&self, state: &mut State, command: &AclRule) -> Result<Output, CommandError> {
         let iface = command.interface.as_deref().map(|name| self.iface(name)).transpose()?;
-        let number = state.packets.add_rule(&rule_of(command, iface), self.house.workers())?;
+        let number =
+            state.packets.add_rule(&rule_of(command, iface), command.interface.clone(), self.house.workers())?;
         self.watch(state)?;
         Ok(Output::new(format!("Rule {number}\n"), json!({ "rule": number })))
     }
@@ -40,7 +44,8 @@ impl Control {
 
     /// Gives every worker what it needs to look at its packets, or takes it away. To be called after anything of that has changed, and
     /// after interfaces have.
-    pub(super) fn watch(&self, state: &State) -> Result<(), CommandError> {
+    pub(super) fn watch(&self, state: &mut State) -> Result<(), CommandError> {
+        state.packets.interfaces_changed(&self.names());
         let infos = self.house.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
         let places = infos.iter().map(|info| usize::from(info.iface.0) + 1).max().unwrap_or(0);
         let mut links = vec![Link::Raw; places];

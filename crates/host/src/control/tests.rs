@@ -243,6 +243,20 @@ fn rules_are_numbered_listed_and_taken_away() {
 }
 
 #[test]
+fn a_rule_does_not_move_to_the_interface_that_gets_the_number_of_its_own() {
+    let world = World::new(2);
+    world.ok("create loopback interface");
+    world.ok("create loopback interface");
+    world.ok("acl add deny in intfc loop1 proto tcp");
+    world.ok("delete loopback interface intfc loop1");
+    assert_eq!(world.json("show acl")["rules"][0]["what"], "in intfc loop1 (not there) proto tcp");
+    world.ok("create loopback interface instance 7");
+    assert_eq!(world.json("show acl")["rules"][0]["what"], "in intfc loop1 (not there) proto tcp");
+    world.ok("create loopback interface instance 1");
+    assert_eq!(world.json("show acl")["rules"][0]["what"], "in intfc loop1 proto tcp");
+}
+
+#[test]
 fn one_capture_at_a_time_and_its_file_is_ours_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let world = chapter(1);

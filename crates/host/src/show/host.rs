@@ -87,7 +87,7 @@ impl Look<'_> {
         let mut grid = Grid::new(&[">Rule", "Action", "What", ">Packets", ">Bytes"]);
         let mut json: Vec<Value> = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
-            let (action, what) = (rule.action(), rule.text(|iface| self.name(iface)));
+            let (action, what) = (rule.action(), rule.text());
             grid.row([
                 number.to_string(),
                 action.into(),

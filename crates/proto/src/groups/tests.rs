@@ -479,7 +479,7 @@ fn memberships_on_an_interface_that_goes_end_and_others_stay() {
     }
     let options = MulticastOptions { iface: Some(Iface(1)), ..MulticastOptions::default() };
     net.stack.udp_set_multicast(s, options).unwrap();
-    net.stack.forget_memberships(Iface(1));
+    net.stack.forget_interface(Iface(1));
     assert_eq!(net.stack.udp_groups(s).map(|(iface, _)| iface).collect::<Vec<_>>(), [Iface(0), Iface(0)]);
     assert_eq!(net.stack.udp_multicast(s), Some(MulticastOptions::default()));
     assert_eq!(net.ingest_on(Iface(1), &data(G4, "10.0.1.2", 5000)), Some(Drop::NotOurs));

@@ -3,7 +3,7 @@
 use clearway_pkt::Iface;
 use clearway_wire::Addr;
 
-use super::{FilterMode, Joined, Member, SourceSet};
+use super::{FilterMode, Member, SourceSet};
 use crate::Table;
 use crate::stack::{Stack, UdpId};
 use crate::store::Env;
@@ -138,7 +138,7 @@ impl<E: Env> Stack<E> {
     /// The groups that a socket is in, with their interfaces.
     pub fn udp_groups(&self, socket: UdpId) -> impl Iterator<Item = (Iface, Addr)> + '_ {
         let members = &self.ip.groups.members;
-        let mut next = self.udp.joined(socket).unwrap_or(Joined::default()).first;
+        let mut next = self.udp.joined(socket).unwrap_or_default().first;
         core::iter::from_fn(move || {
             let member = members.by_index(next?)?;
             next = member.next;

@@ -116,9 +116,11 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    /// No socket is in a group on this interface any more, nor names it for what it sends: another one is to take its number.
-    pub fn forget_memberships(&mut self, iface: Iface) {
-        let Stack { ip, udp, .. } = self;
+    /// Another interface is to take this one's number: what is known of neighbours on it goes, those of the configuration too, no socket is in a group on it any
+    /// more, and none names it for what it sends. Addresses and routes are the owner's to take away.
+    pub fn forget_interface(&mut self, iface: Iface) {
+        let Stack { ip, udp, counters, .. } = self;
+        ip.neighbours.forget(iface, None, &mut counters.neighbours);
         for index in 0..udp.sockets.capacity() {
             let Some(socket) = udp.sockets.by_index_mut(index) else { continue };
             ip.groups.leave_interface(&mut socket.joined, iface);
