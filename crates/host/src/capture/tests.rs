@@ -150,6 +150,11 @@ fn rules_count_over_all_workers_and_what_they_denied_is_not_forgotten_with_them(
     assert_eq!(packets.denied(), 0);
 }
 
+/// The packet as an Ethernet interface has it.
+fn framed(packet: &[u8]) -> Vec<u8> {
+    [&[2; 12][..], &[8, 0], packet].concat()
+}
+
 /// What was written of each interface, by its name in the file.
 fn by_name(file: &TempFile, names: &[&str]) -> Vec<bool> {
     names.iter().map(|name| file.holds(name)).collect()
@@ -166,7 +171,8 @@ fn rules_and_captures_keep_to_the_interface_they_name_when_its_number_is_another
     packets.add_rule(&deny, Some("tap0".into()), 1).unwrap();
     let judged = |packets: &Packets| {
         let mut watcher = packets.watcher(0, &LINKS).unwrap();
-        (rx(&mut watcher, TAP, &udp(22)), rx(&mut watcher, TAP, &udp(23)), rx(&mut watcher, LOOP, &udp(22)))
+        let mut tap = |port| rx(&mut watcher, TAP, &framed(&udp(port)));
+        (tap(22), tap(23), rx(&mut watcher, LOOP, &udp(22)))
     };
     use Verdict::{Drop as Dropped, Pass};
     assert_eq!(judged(&packets), (Dropped, Pass, Pass));
@@ -179,7 +185,7 @@ fn rules_and_captures_keep_to_the_interface_they_name_when_its_number_is_another
     packets.interfaces_changed(&[(LOOP, "tap0".to_owned())]);
     assert_eq!(judged(&packets), (Pass, Pass, Dropped));
     packets.end().unwrap();
-    assert_eq!(file.frames(), [udp(23)]);
+    assert_eq!(file.frames(), [framed(&udp(23))]);
 }
 
 #[test]
