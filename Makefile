@@ -14,11 +14,18 @@ PACKAGES := \
 	libdpdk-dev dpdk-dev liburing-dev \
 	qemu-system-x86 busybox-static
 
-# Only tests use these: the lab's page is looked at in a browser.
-TEST_PACKAGES := chromium fonts-dejavu-core
+# Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
+TEST_PACKAGES := chromium fonts-dejavu-core \
+	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools
+
+# The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
+APPS_PACKAGES := $(TEST_PACKAGES) \
+	wget apache2 apache2-utils lighttpd haproxy postgresql postgresql-contrib mosquitto mosquitto-clients \
+	openssh-server rsync vsftpd lftp git unbound chrony ntpsec-ntpdig iperf netcat-openbsd openssl \
+	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
+.PHONY: help setup test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +36,16 @@ setup: ## Install missing Debian packages and check cargo
 test: PACKAGES += $(TEST_PACKAGES)
 test: setup ## Run every gate: format, lints, layers, tests, simulation, documents
 	@cargo xtask ci --keep-going
+
+apps: PACKAGES += $(APPS_PACKAGES)
+apps: setup ## Build, then run programs of Debian over Clearway and the kernel, and write docs/compatibility.md (root; ARGS="--only nginx")
+	cargo build --release
+	@exec tests/apps/run --record $(ARGS)
+
+soak: PACKAGES += $(APPS_PACKAGES)
+soak: setup ## Build, then load nginx, redis and very many programs for MINUTES=30 each, over Clearway and the kernel (root)
+	cargo build --release
+	@exec tests/apps/run --long --only soak --minutes $(or $(MINUTES),30) $(ARGS)
 
 demo: setup ## Build, then run unmodified iperf3 over Clearway's loopback beside the kernel's loopback
 	cargo build --release

@@ -4,6 +4,27 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Installs packages; the servers among them are not started, neither now nor when the machine starts. Debian asks /usr/sbin/policy-rc.d whether
+# to start one, and takes 101 for a no. Where somebody has decided that already, as images of containers do, it stays as it is.
+install_without_starting() {
+    local policy=/usr/sbin/policy-rc.d as_root=() package units
+    if ((EUID != 0)); then
+        as_root=(sudo)
+    fi
+    if [[ ! -e "$policy" ]]; then
+        trap "${as_root[*]} rm -f $policy" EXIT
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod 755 "$policy"
+    fi
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    command -v systemctl >/dev/null || return 0
+    for package in "$@"; do
+        units=$(dpkg -L "$package" | grep -E '/systemd/system/[^/@]+\.(service|socket|timer)$' | xargs -r -n 1 basename || true)
+        # shellcheck disable=SC2086 # One word for each unit.
+        [[ -z "$units" ]] || "${as_root[@]}" systemctl --quiet disable $units || true
+    done
+}
+
 install_missing() {
     local missing=() package
     for package in "$@"; do
@@ -24,7 +45,7 @@ install_missing() {
     fi
     echo "setup: installing ${missing[*]}"
     "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+    install_without_starting "${missing[@]}"
 }
 
 how_to_get_cargo() {

@@ -1,0 +1,68 @@
+"""What cases there are. A file in `cases/` has those of one program; a case is a function that gets a `World`."""
+
+import importlib
+import pathlib
+from dataclasses import dataclass, replace
+from typing import Callable
+
+#: Folders with cases: those of the page, and those that take longer.
+FOLDERS = ("cases", "soak")
+HERE = pathlib.Path(__file__).resolve().parent.parent
+
+#: Who is on Clearway, in the order of the page. `kernel` is the reference.
+WAYS = ["kernel", "loopback", "tap-server", "tap-client"]
+
+WAY_MEANS = {
+    "kernel": "server and client on the kernel's loopback: the reference",
+    "loopback": "server and client on Clearway, over a loopback interface with 127.0.0.1 and ::1",
+    "tap-server": "the server on Clearway, the client on the kernel at the other end of a TAP device",
+    "tap-client": "the client on Clearway, the server on the kernel at the other end of a TAP device",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    server: str
+    client: str
+    how: str
+    run: Callable
+    #: Debian packages without which it cannot run.
+    packages: tuple
+    #: Part of the short form.
+    short: bool
+    #: Seconds that one way may take.
+    limit: int
+    #: File mode of the host's door: what a user would set when the program is not started as the host's user.
+    door: str
+    #: What was changed in Debian's configuration.
+    changed: str
+    workers: int
+    #: Takes minutes, and is not part of the page: `--long`.
+    long: bool
+    #: The ways in which it is run, of those that were asked for.
+    ways: tuple
+
+
+_cases = {}
+
+
+def case(name, server, client, how, packages, short=False, limit=240, door="660", changed="", workers=1, long=False, ways=tuple(WAYS)):
+    """Makes a function a case. `name` is PROGRAM/WHAT; `server` and `client` are the programs, as the page names them."""
+
+    def register(function):
+        if name in _cases:
+            raise ValueError(f"two cases are named {name}")
+        _cases[name] = Case(name, server, client, how, function, tuple(packages), short, limit, door, changed, workers, long, ways)
+        return function
+
+    return register
+
+
+def cases():
+    """All cases, by name."""
+    for folder in FOLDERS:
+        for path in sorted((HERE / folder).glob("*.py")):
+            if path.stem != "__init__":
+                importlib.import_module(f"{folder}.{path.stem}")
+    return dict(sorted(_cases.items()))

@@ -1,0 +1,30 @@
+"""redis' own tests, over the kernel and with 127.0.0.1 and ::1 as Clearway's. `tests/apps/redis-suite` fetches them."""
+
+import os
+import pathlib
+import re
+
+from harness.registry import case
+
+
+@case("suite/redis", "redis", "tcl", "redis' own tests (`runtest`)", ["redis-server", "redis-tools", "tcl"], long=True, limit=600, ways=("kernel", "loopback"))
+def suite(w):
+    source = pathlib.Path(os.environ.get("CLEARWAY_REDIS_SOURCE", ""))
+    w.check(str(source) != "." and (source / "tests/test_helper.tcl").is_file(), "tests/apps/redis-suite fetches the source and sets CLEARWAY_REDIS_SOURCE")
+    # A copy, since the tests write below themselves, and run the programs that they find in src/.
+    copy = w.tmp / "redis"
+    w.run("local", ["cp", "-r", source / "tests", source / "redis.conf", source / "sentinel.conf", w.write("redis/src/.keep", "").parent.parent])
+    for name in ("redis-server", "redis-cli", "redis-benchmark", "redis-sentinel", "redis-check-aof", "redis-check-rdb"):
+        os.symlink(f"/usr/bin/{name}", copy / "src" / name)
+    (copy / "tests/tmp").mkdir(exist_ok=True)
+    words = os.environ.get("CLEARWAY_REDIS_TESTS", "").split()
+    chosen = [word for name in words for word in ("--single", name)]
+    done = w.run("server", ["tclsh", "tests/test_helper.tcl", "--clients", os.environ.get("CLEARWAY_REDIS_CLIENTS", "2"), *chosen], cwd=copy, seconds=w.minutes * 60 + 500, code=None)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.out)
+    (w.folder / "runtest.txt").write_text(text)
+    passed, errors = re.findall(r"\[ok\]: (.*?) \(\d+ ms\)", text), re.findall(r"\[(?:err|exception|TIMEOUT)\]:? (.*)", text)
+    w.figure("ok", len(passed))
+    w.figure("errors", errors[:20])
+    w.same("passed", sorted(passed))
+    w.same("errors", sorted(errors))
+    w.check("All tests passed without errors!" in text or errors, f"the tests were aborted: {text[-1500:]}")
