@@ -11,10 +11,9 @@ use std::rc::Rc;
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::{FramePool, PoolBudget, PortSpec};
-use clearway_engine::{Engine, Mode, PortOptions, Seat, Step, Stores, Team, cores};
+use clearway_engine::{Engine, Memory, Mode, PortOptions, Seat, Step, Stores, Team, cores};
 use clearway_pkt::Iface;
 use clearway_ports::{Port, Wrap, open_one};
-use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
@@ -120,10 +119,17 @@ pub unsafe extern "C" fn clw_host_new(config: *const clw_config, host: *mut *mut
 }
 
 fn make(config: &clw_config, team: Team<()>, seat: Seat<()>) -> Result<clw_host, clw_status> {
-    let rx = ChainRx::new(config.receive_packets, config.receive_limit);
-    let tx = RingTx::new(config.send_chunks, config.send_chunk_len, config.send_limit);
-    let stack = Stack::new(config.to_core(), rx, tx);
     let pool = FramePool::new(PoolBudget::default());
+    let core = config.to_core();
+    let memory = Memory {
+        send_chunks: config.send_chunks,
+        send_chunk_len: config.send_chunk_len,
+        send_limit: config.send_limit,
+        receive_limit: config.receive_limit,
+        ..Memory::of(core.limits.connections)
+    };
+    let (rx, tx) = memory.stores(&pool);
+    let stack = Stack::new(core, rx, tx);
     let shared = Rc::new(Shared::new(config));
     let mode = if cores::available() < 2 { Mode::Interrupt } else { Mode::Adaptive(SPIN) };
     let app = Calls::new(Rc::clone(&shared));

@@ -5,7 +5,7 @@ use core::cell::{Cell, UnsafeCell};
 
 use clearway_base::Instant;
 use clearway_pkt::{Burst, Pool};
-use clearway_proto::store::{ChainRx, RingTx};
+use clearway_proto::store::{ChainRx, Minimum, RingTx};
 use clearway_proto::{Event, Stack};
 
 use crate::buf::{Bare, CallerBuf, CallerSink, Lent, clw_packet, clw_sink};
@@ -94,9 +94,11 @@ pub(crate) unsafe fn enter(
 
 impl Inner {
     fn new(config: &clw_config) -> Inner {
-        let rx = ChainRx::new(config.receive_packets, config.receive_limit);
-        let tx = RingTx::new(config.send_chunks, config.send_chunk_len, config.send_limit);
-        let mut stack = Stack::new(config.to_core(), rx, tx);
+        let core = config.to_core();
+        let minimum = Minimum::of(core.limits.connections);
+        let rx = ChainRx::shared(config.receive_packets, config.receive_limit, minimum, None);
+        let tx = RingTx::shared(config.send_chunks, config.send_chunk_len, config.send_limit, minimum);
+        let mut stack = Stack::new(core, rx, tx);
         let pool = Pool::new(config.copy_buffers as usize, config.copy_buffer_len as usize);
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes).map(CallerBuf::Copied)));

@@ -5,23 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::Duration;
 use clearway_dev::{FramePool, PoolBudget, PortSpec};
-use clearway_engine::{App, CoreReport, Cores, Engine, Mode, Seat, Stores, Team, cores};
+use clearway_engine::{App, CoreReport, Cores, Engine, Memory, Mode, Seat, Stores, Team, cores};
 use clearway_pkt::Iface;
 use clearway_ports::{Unwrapped, Wrap};
-use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{Config, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
 use crate::error::{Error, system};
 
-/// Memory of one core's send queues: pieces of 16 KiB. Pages that were never used cost nothing. A device that takes long packets from where their bytes lie (TAP)
-/// copies each piece by itself, and fewer are cheaper.
-const TX_CHUNKS: u32 = 16_384;
-const TX_CHUNK_LEN: u32 = 16_384;
-/// Bytes that one connection may have written and not acknowledged.
-const TX_LIMIT: u32 = 1 << 20;
-/// Bytes of buffers that one connection's unread data may hold on to.
-const RX_LIMIT: u32 = 4 << 20;
 /// How long to look for more packets before sleeping, when there is more than one core.
 const SPIN: Duration = Duration::from_micros(100);
 
@@ -283,10 +274,9 @@ pub(crate) fn config_for(connections: u32, secret: [u8; 32]) -> Config {
 
 /// A stack of this configuration and the buffers for its devices.
 pub(crate) fn stack_of(config: Config) -> (Stack<Stores>, FramePool) {
-    let budget = PoolBudget::default();
-    let buffers = (budget.small_count + budget.large_count) as u32;
-    let stack = Stack::new(config, ChainRx::new(buffers, RX_LIMIT), RingTx::new(TX_CHUNKS, TX_CHUNK_LEN, TX_LIMIT));
-    (stack, FramePool::new(budget))
+    let pool = FramePool::new(PoolBudget::default());
+    let (rx, tx) = Memory::of(config.limits.connections).stores(&pool);
+    (Stack::new(config, rx, tx), pool)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use clap::{Subcommand, ValueEnum};
 use clearway_bench::{AddressRange, Pattern, Protocol};
 use clearway_dev::{FaultSpec, PortSpec};
-use clearway_engine::Cores;
+use clearway_engine::{Cores, Memory};
 use clearway_wire::Addr;
 
 use crate::error::WrongUse;
@@ -242,13 +242,13 @@ fn message(text: Option<&str>, length: Option<u64>) -> anyhow::Result<Vec<u8>> {
 const TX_LEAST: u64 = 64 << 20;
 const TX_MOST: u64 = 8 << 30;
 
-/// Send queues for so many connections that have so many bytes under way each: a queue that holds anything takes whole chunks.
-fn send_queues(connections: u32, bytes: u64, limit: u64) -> clearway_proto::store::RingTx {
+/// Memory for so many connections that have so many bytes under way each: a queue that holds anything takes whole chunks.
+fn memory(connections: u32, bytes: u64, limit: u64) -> Memory {
     let chunk_len = bytes.next_power_of_two().clamp(256, 4_096);
     let wanted = u64::from(connections) * (bytes.div_ceil(chunk_len) + 1) * chunk_len;
-    let chunks = wanted.clamp(TX_LEAST, TX_MOST) / chunk_len;
-    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    clearway_proto::store::RingTx::new(chunks as u32, chunk_len as u32, limit)
+    let send_chunks = (wanted.clamp(TX_LEAST, TX_MOST) / chunk_len) as u32;
+    let send_limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    Memory { send_chunks, send_chunk_len: chunk_len as u32, send_limit, ..Memory::of(connections) }
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use clearway_base::{Duration, Instant};
 use clearway_dev::{FaultSpec, FramePool, PoolBudget, PortSpec};
-use clearway_engine::{Clock, Cores, Mode, Stores, cores};
+use clearway_engine::{Clock, Cores, Memory, Mode, Stores, cores};
 use clearway_pkt::Iface;
 use clearway_ports::{CaptureTo, PortError, Unwrapped, Wrap};
-use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
@@ -88,17 +87,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// Memory of one core's send queues: 16,384 chunks of 16 KiB. Pages that were never used cost nothing. A packet of 64 KiB leaves a TAP device in as many pieces
-/// as it has chunks, and each piece is a copy of its own in the kernel: with chunks of 4 KiB a stream is up to a sixth slower.
-const TX_CHUNKS: u32 = 16_384;
-const TX_CHUNK_LEN: u32 = 16_384;
-
-/// Bytes that one connection may have written and not acknowledged: enough for 1 Gbit/s over 8 ms, or 10 Gbit/s over 800 us.
-const TX_LIMIT: u32 = 1 << 20;
-
-/// Bytes of buffers that one connection's unread data may hold on to.
-const RX_LIMIT: u32 = 4 << 20;
-
 /// How long to look for more packets: a round trip to a peer on the same machine with everything that it does in between.
 const SPIN: Duration = Duration::from_micros(100);
 
@@ -151,20 +139,20 @@ impl NetArgs {
     /// A stack without interfaces, and the pool for its devices.
     pub(crate) fn stack(&self, connections: u32) -> anyhow::Result<(Stack<Stores>, FramePool)> {
         let limits = Limits { connections, time_wait: connections.max(16_384), ..Limits::default() };
-        self.stack_with(|config| config.limits = limits, RingTx::new(TX_CHUNKS, TX_CHUNK_LEN, TX_LIMIT))
+        self.stack_with(|config| config.limits = limits, &Memory::of(connections))
     }
 
-    /// The same with other settings and other send queues.
+    /// The same with other settings and other memory.
     pub(crate) fn stack_with(
         &self,
         settings: impl FnOnce(&mut Config),
-        tx: RingTx,
+        memory: &Memory,
     ) -> anyhow::Result<(Stack<Stores>, FramePool)> {
         let mut config = Config::new(secret()?);
         settings(&mut config);
-        let budget = PoolBudget::default();
-        let buffers = (budget.small_count + budget.large_count) as u32;
-        Ok((Stack::new(config, ChainRx::new(buffers, RX_LIMIT), tx), FramePool::new(budget)))
+        let pool = FramePool::new(PoolBudget::default());
+        let (rx, tx) = memory.stores(&pool);
+        Ok((Stack::new(config, rx, tx), pool))
     }
 
     /// Gives the stack its addresses and routes.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
+use clearway_proto::store::Minimum;
 use clearway_proto::store::chain::ChainRx;
 use clearway_proto::store::ring::RingTx;
 use clearway_proto::{Config, Env, InterfaceSpec, Limits, Link, Stack, Table};
@@ -108,8 +109,9 @@ impl Side {
     /// A stack with one interface without a link header and one address.
     pub fn new(shape: &Shape) -> Side {
         let pool = Pool::new(shape.bufs, BUF_LEN);
-        let rx = ChainRx::new(shape.bufs as u32, 1 << 20);
-        let tx = RingTx::new(16 * 1024, 2048, 256 * 1024);
+        let minimum = Minimum { queues: shape.limits.connections, len: 2048 };
+        let rx = ChainRx::shared(shape.bufs as u32, 1 << 20, minimum, None);
+        let tx = RingTx::shared(1024, 16 * 1024, 256 * 1024, minimum);
         let config = Config { limits: shape.limits, ..Config::new([7; 32]) };
         let mut stack = Stack::new(config, rx, tx);
         let offloads = Offloads { tx_checksum: shape.offload, ..Offloads::default() };

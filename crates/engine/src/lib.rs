@@ -31,7 +31,7 @@ pub mod wait;
 pub use app::App;
 pub use clock::{Clock, Time};
 pub use cores::Cores;
-pub use env::Stores;
+pub use env::{Memory, Stores};
 pub use error::EngineError;
 pub use inspect::{Inspect, Verdict};
 pub use mode::Mode;

@@ -359,6 +359,8 @@ pub struct TcpCounters {
     pub resets_after_close: u64,
     /// Connections without owner that were reset to make room.
     pub orphans_evicted: u64,
+    /// Connections that were reset because they held memory while it was short and moved too little.
+    pub shortage_resets: u64,
     /// TIME-WAIT records that ended early to make room.
     pub time_wait_evicted: u64,
     /// TIME-WAIT records that a new SYN took over (RFC 6191).

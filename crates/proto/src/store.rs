@@ -10,8 +10,34 @@ pub mod chain;
 pub mod lending;
 pub mod ring;
 
-pub use chain::{ChainQueue, ChainRx};
+pub use chain::{ChainQueue, ChainRx, Pots};
 pub use ring::{RingRx, RingTx, RxQueue, TxQueue};
+
+/// What is reserved for each queue of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Minimum {
+    /// Queues that there may be.
+    pub queues: u32,
+    /// Bytes for each of them.
+    pub len: u32,
+}
+
+impl Minimum {
+    /// What each of so many queues should have: room for a request or an answer of the usual kind, 2 KiB. With more than half a million of them it is less,
+    /// so that all of it is 1 GiB of address space, but no less than 256 bytes.
+    pub const fn of(queues: u32) -> Minimum {
+        const ALL: u32 = 1 << 30;
+        let each = if queues == 0 { 0 } else { ALL / queues };
+        let len = if each > 2_048 {
+            2_048
+        } else if each < 256 {
+            256
+        } else {
+            each
+        };
+        Minimum { queues, len }
+    }
+}
 
 /// The types that a stack is built over.
 pub trait Env {
@@ -82,6 +108,28 @@ pub trait RxStore<B: Buf> {
 
     /// The owner is done with the oldest `n` unread bytes.
     fn consume(&mut self, queue: &mut Self::Queue, n: u32);
+
+    /// Whether memory was found to be so scarce that windows promise less; [`RxStore::relax`] finds out when it no longer is.
+    #[inline]
+    fn is_scarce(&self) -> bool {
+        false
+    }
+
+    /// Looks again how much windows may promise.
+    fn relax(&mut self) {}
+
+    /// How many bytes of memory the queue holds beyond the minimum that is its own: [`lending`].
+    #[inline]
+    fn borrowed(&self, queue: &Self::Queue) -> u64 {
+        let _ = queue;
+        0
+    }
+
+    /// Whether memory is short: queues that hold more than their minimum and do not move have to give it back.
+    #[inline]
+    fn is_short(&self) -> bool {
+        false
+    }
 }
 
 /// Bytes to send. They stay here until the peer has acknowledged them; sending and sending again both only peek.
@@ -130,6 +178,19 @@ pub trait TxStore {
     #[inline]
     fn more_follows(&self, queue: &Self::Queue) -> bool {
         let _ = queue;
+        false
+    }
+
+    /// How many bytes of memory the queue holds beyond the minimum that is its own: [`lending`].
+    #[inline]
+    fn borrowed(&self, queue: &Self::Queue) -> u64 {
+        let _ = queue;
+        0
+    }
+
+    /// Whether memory is short: queues that hold more than their minimum and do not move have to give it back.
+    #[inline]
+    fn is_short(&self) -> bool {
         false
     }
 

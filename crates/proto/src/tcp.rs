@@ -27,6 +27,7 @@ mod recovery;
 mod rtt;
 mod sack;
 mod settings;
+mod shortage;
 mod snd;
 mod span;
 mod state;
@@ -158,6 +159,8 @@ pub(crate) struct Tcp<E: Env> {
     news: Line,
     /// Connections whose owner is gone, the one that has been without him longest in front.
     orphans: List,
+    /// Connections that hold memory beyond their minimum.
+    borrowers: shortage::Borrowers,
     /// The window that a SYN-ACK offers, never scaled: what the store takes of a new connection.
     first_window: u16,
     /// Until when an ACK to a listener may be a cookie.
@@ -208,6 +211,7 @@ impl<E: Env> Tcp<E> {
             ready: Line::new(limits.connections.min(MAX_INDEX)),
             news: Line::new(limits.connections.min(MAX_INDEX)),
             orphans: List::new(),
+            borrowers: shortage::Borrowers::default(),
             first_window,
             cookies_until: Instant::ZERO,
             was_full: false,
@@ -370,6 +374,7 @@ impl<E: Env> Tcp<E> {
         if is_over {
             self.leave(now, cx.config, cx.counters, index, Some(hash));
         } else {
+            self.note_borrower(index);
             self.settle_here(now, cx.config, cx.counters, index);
         }
         result
@@ -415,6 +420,7 @@ impl<E: Env> Tcp<E> {
             c.marks.clear(Marks::REARM);
             c.wants_turn();
         }
+        self.note_borrower(index);
         self.settle_here(now, cx.config, cx.counters, index);
     }
 
@@ -507,6 +513,7 @@ impl<E: Env> Tcp<E> {
     }
 
     fn discard(&mut self, handle: Handle<Conn<E>>) {
+        self.repaid(handle.index());
         if let Some(conn) = self.open.get_mut(handle) {
             conn.trouble.give_back(&mut self.pools.troubles);
         }
@@ -566,6 +573,9 @@ impl<E: Env> Tcp<E> {
             self.on_half_timeout(now, cx, index);
         }
         self.expire_waits(now, TIMERS_PER_TURN as u32);
+        if self.next_look() <= now {
+            self.look_at_borrowers(now, cx);
+        }
     }
 
     fn on_timer(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
@@ -573,12 +583,15 @@ impl<E: Env> Tcp<E> {
         c.marks.clear(Marks::WATCHED);
         timers::on_time(now, c, &mut self.pools, cx);
         c.marks.set(Marks::REARM);
+        if self.is_short() {
+            self.borrowed(index);
+        }
         self.settle(now, cx.config, cx.counters, index);
     }
 
     /// When expire is to be called next.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.wheel.next_deadline().min(self.half_wheel.next_deadline()).min(self.next_wait())
+        self.wheel.next_deadline().min(self.half_wheel.next_deadline()).min(self.next_wait()).min(self.next_look())
     }
 
     /// Whether emit has something to do.

@@ -10,13 +10,13 @@ use clearway_bench::{
     ClientPlan, ClientReport, Framing, Histogram, Pattern, Phase, Protocol, Sources, Start, kernel, source, text,
 };
 use clearway_dev::PortSpec;
-use clearway_engine::{Clock, CoreReport};
+use clearway_engine::{Clock, CoreReport, Memory};
 use clearway_proto::{Config, Limits};
 use clearway_wire::{Addr, Endpoint};
 use serde_json::{Value, json};
 
 use super::told::{Cost, grouped, span, times, times_line};
-use super::{Common, PatternArg, ProtocolArg, Rate, message, send_queues};
+use super::{Common, PatternArg, ProtocolArg, Rate, memory, message};
 use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
 use crate::net;
@@ -231,7 +231,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let addresses = args.common.address_places()?;
         let make = |core| {
             let part = plan.part(core, cores);
-            let (stack, pool) = net.stack_with(|config| configure(config, &part, addresses), queues(args, &part))?;
+            let (stack, pool) = net.stack_with(|config| configure(config, &part, addresses), &queues(args, &part))?;
             let now = Clock::new().read().now;
             Ok((stack, pool, ClientApp::new(part, server, sources_of(core), Arc::clone(&start), now)))
         };
@@ -265,14 +265,14 @@ fn configure(config: &mut Config, part: &ClientPlan, addresses: u16) {
     config.tcp.syn_retries = 4;
 }
 
-fn queues(args: &Args, part: &ClientPlan) -> clearway_proto::store::RingTx {
+fn queues(args: &Args, part: &ClientPlan) -> Memory {
     let len = part.message.len() as u64;
     match (part.pattern, args.depth) {
-        (Pattern::Burst, Some(depth)) => send_queues(part.active, len * u64::from(depth), len * u64::from(depth)),
-        (Pattern::Burst, None) => send_queues(part.active.min(4_096), 1 << 20, (1 << 20).max(len)),
+        (Pattern::Burst, Some(depth)) => memory(part.active, len * u64::from(depth), len * u64::from(depth)),
+        (Pattern::Burst, None) => memory(part.active.min(4_096), 1 << 20, (1 << 20).max(len)),
         (Pattern::PingPong, _) => {
             let bytes = len * u64::from(part.depth);
-            send_queues(part.active, bytes, bytes.max(1 << 16))
+            memory(part.active, bytes, bytes.max(1 << 16))
         }
     }
 }

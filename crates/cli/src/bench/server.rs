@@ -13,7 +13,7 @@ use clearway_proto::Limits;
 use serde_json::json;
 
 use super::told::{Cost, grouped};
-use super::{Common, PatternArg, message, send_queues};
+use super::{Common, PatternArg, memory, message};
 use crate::error::WrongUse;
 use crate::figures::{self, Below, Form, Size, gbit, per_second};
 use crate::signals::Signals;
@@ -126,8 +126,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             ..Limits::default()
         };
         let len = plan.message.len() as u64;
-        let (stack, pool) = net
-            .stack_with(|config| config.limits = limits, send_queues(plan.connections, len, (1 << 20).max(len * 2)))?;
+        let (stack, pool) =
+            net.stack_with(|config| config.limits = limits, &memory(plan.connections, len, (1 << 20).max(len * 2)))?;
         Ok((stack, pool, ServerApp::new(&plan)))
     };
     team::run_apps(&net, args.time, args.common.stages, make, &mut watch)

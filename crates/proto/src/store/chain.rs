@@ -7,16 +7,36 @@
 //!
 //! Memory is counted by what a buffer holds on to, not by its payload: a peer that sends single bytes cannot make a connection sit on more than
 //! its limit (THREATS 19).
+//!
+//! The buffers are those that devices receive into, so what queues hold on to is lent ([`super::lending`]), and some are always left to the devices. A queue
+//! that may hold no more of them has a minimum of its own, into which bytes are copied. It holds one piece of the stream at a time.
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use clearway_pkt::Buf;
 
-use super::RxStore;
 use super::arena::NONE;
+use super::lending::Lending;
+use super::{Minimum, RxStore};
 
-/// A buffer in a queue, or a place for one.
+/// Says of the buffers that are as long as this one how many are free, and how many there are.
+pub type Pots = Box<dyn Fn(usize) -> (usize, usize)>;
+
+/// What one part in so many of the buffers of a kind is left to the devices.
+const FOR_DEVICES: u64 = 8;
+
+/// What a queue may hold without a thought about how much others hold, as long as more than a quarter of all places are free.
+const CALM: u32 = 8 * 1024;
+
+/// What buffers are taken to hold on to when nobody says what there are.
+const USUAL: u64 = 2 * 1024;
+
+/// No buffer is longer.
+const LONGEST: u64 = 128 * 1024;
+
+/// A buffer in a queue, or a place for one. Those behind the places for buffers stand for a queue's minimum, whose bytes lie in [`Own`].
 struct Node<B> {
     buf: Option<B>,
     /// Position of its first byte in the queue's stream.
@@ -25,12 +45,31 @@ struct Node<B> {
     next: u32,
 }
 
+/// The minimums.
+struct Own {
+    bytes: Box<[u8]>,
+    /// Where the bytes of each begin and how many there are.
+    spans: Box<[(u16, u16)]>,
+    len: u16,
+    /// The node of a minimum that no queue uses.
+    free: u32,
+}
+
 /// Received bytes, in the buffers that they came in.
 pub struct ChainRx<B> {
-    nodes: Box<[Node<B>]>,
+    /// Places for buffers, and behind them those of minimums, made when they are first used.
+    nodes: Vec<Node<B>>,
     free: u32,
     available: u32,
     limit: u32,
+    /// With so few free places each buffer is thought about, and so it is in a queue that holds more than `calm`.
+    low: u32,
+    calm: u32,
+    places: u32,
+    own: Own,
+    pots: Option<Pots>,
+    /// What is taken for the limit in promises: less than that while places or buffers are few.
+    window: u32,
 }
 
 /// What [`ChainRx`] keeps per connection. Positions count bytes of the stream since it began, on a circle of 2^32.
@@ -48,18 +87,42 @@ pub struct ChainQueue {
     tail: u32,
     /// The last node written, where the search for the next one's place begins.
     cursor: u32,
+    /// The node of its minimum, when it uses it.
+    own: u32,
 }
 
 impl<B: Buf> ChainRx<B> {
-    /// Room for `nodes` buffers in all queues; the buffers of one queue hold on to at most `limit` bytes.
+    /// Room for `nodes` buffers in all queues; the buffers of one queue hold on to at most `limit` bytes. Whoever comes first may have everything: for owners
+    /// who trust all their peers.
     pub fn new(nodes: u32, limit: u32) -> ChainRx<B> {
-        let chained: Vec<Node<B>> =
-            (0..nodes).map(|i| Node { buf: None, at: 0, next: if i + 1 < nodes { i + 1 } else { NONE } }).collect();
+        let limit = limit.min(1 << 30);
+        ChainRx { low: 0, calm: limit, ..ChainRx::shared(nodes, limit, Minimum { queues: 0, len: 0 }, None) }
+    }
+
+    /// The same for owners with strangers as peers: buffers are lent, and each queue has a minimum besides. `pots` says what buffers there are, when they are of
+    /// more than one kind or others use them too.
+    pub fn shared(nodes: u32, limit: u32, minimum: Minimum, pots: Option<Pots>) -> ChainRx<B> {
+        let limit = limit.min(1 << 30);
+        let mut all = Vec::with_capacity(nodes as usize + minimum.queues as usize);
+        all.extend((0..nodes).map(|i| Node { buf: None, at: 0, next: if i + 1 < nodes { i + 1 } else { NONE } }));
+        let len = u16::try_from(minimum.len).unwrap_or(u16::MAX);
+        let own = Own {
+            bytes: vec![0; minimum.queues as usize * usize::from(len)].into_boxed_slice(),
+            spans: vec![(0, 0); minimum.queues as usize].into_boxed_slice(),
+            len,
+            free: NONE,
+        };
         ChainRx {
-            nodes: chained.into_boxed_slice(),
+            nodes: all,
             free: if nodes > 0 { 0 } else { NONE },
             available: nodes,
-            limit: limit.min(1 << 30),
+            limit,
+            low: nodes / 4,
+            calm: limit.min(CALM),
+            places: nodes,
+            own,
+            pots,
+            window: limit,
         }
     }
 
@@ -81,13 +144,37 @@ impl<B: Buf> ChainRx<B> {
     /// Early bytes may take three quarters of the memory: the rest is for those that fill the holes before them, which could
     /// otherwise never come. Bytes in order are taken beyond the limit when the owner has nothing to read: what is held is
     /// early then, nobody can free it, and the stream would stand still for ever.
-    fn is_refused(&self, queue: &ChainQueue, footprint: usize, early: bool) -> bool {
+    fn is_refused(&mut self, queue: &ChainQueue, footprint: usize, early: bool) -> bool {
         let held = queue.footprint as usize + footprint;
         if early {
-            self.available <= self.nodes.len() as u32 / 8 || held > (self.limit - self.limit / 4) as usize
-        } else {
-            held > self.limit as usize && queue.unread > 0
+            if self.available <= self.places / 8 || held > (self.limit - self.limit / 4) as usize {
+                return true;
+            }
+        } else if held > self.limit as usize && queue.unread > 0 {
+            return true;
         }
+        if self.low == 0 {
+            return false;
+        }
+        let (lending, free, unit) = self.pot(footprint);
+        if lending.is_short(free) || self.available <= self.low {
+            self.window = self.window.min(self.promise());
+        }
+        lending.room(free, (u64::from(queue.footprint)).div_ceil(unit)) == 0
+    }
+
+    /// By which rule buffers of this length are lent, how many are free, and how much each holds on to.
+    fn pot(&self, footprint: usize) -> (Lending, u64, u64) {
+        let (free, all, unit) = match &self.pots {
+            Some(pots) => {
+                let (free, all) = pots(footprint);
+                (free.min(self.available as usize) as u64, all as u64, (footprint as u64).clamp(USUAL, LONGEST))
+            }
+            None => (self.available.into(), self.places.into(), USUAL),
+        };
+        let kept = all / FOR_DEVICES;
+        let limit = u64::from(self.limit).div_ceil(unit.max(1));
+        (Lending::new(all - kept, limit), free.saturating_sub(kept), unit.max(1))
     }
 
     /// The node after which one at `position` belongs; [`NONE`] for the very front.
@@ -131,13 +218,17 @@ impl<B: Buf> ChainRx<B> {
     /// Takes the first node out of the queue and drops its buffer.
     fn drop_head(&mut self, queue: &mut ChainQueue) {
         let i = queue.head;
-        let free = self.free;
+        let is_own = i == queue.own;
+        let free = if is_own { self.own.free } else { self.free };
         let node = self.node_mut(i);
         let footprint = node.buf.take().map_or(0, |buf| buf.footprint());
-        let next = node.next;
-        node.next = free;
-        self.free = i;
-        self.available += 1;
+        let next = core::mem::replace(&mut node.next, free);
+        if is_own {
+            (self.own.free, queue.own) = (i, NONE);
+        } else {
+            self.free = i;
+            self.available += 1;
+        }
         queue.footprint -= footprint as u32;
         queue.head = next;
         if next == NONE {
@@ -147,13 +238,83 @@ impl<B: Buf> ChainRx<B> {
             queue.cursor = NONE;
         }
     }
+
+    /// Copies as many of the next bytes in order as the queue's minimum takes; says how many.
+    fn keep_own(&mut self, queue: &mut ChainQueue, bytes: &[u8]) -> u32 {
+        let most = usize::from(self.own.len);
+        if queue.own == NONE {
+            let Some(i) = self.take_own() else { return 0 };
+            queue.own = i;
+            self.own.spans[(i - self.places) as usize] = (0, 0);
+            let position = queue.front.wrapping_add(queue.unread);
+            let node = self.node_mut(i);
+            (node.at, node.next) = (position, NONE);
+            if queue.head == NONE {
+                (queue.head, queue.tail) = (i, i);
+            } else {
+                self.link(queue, i, position);
+            }
+            queue.cursor = i;
+        } else if queue.own != queue.tail || queue.early > 0 {
+            // Something stands behind it: its bytes would not lie together with these.
+            return 0;
+        }
+        let at = (queue.own - self.places) as usize;
+        let (start, len) = self.own.spans[at];
+        let end = usize::from(start + len);
+        let n = bytes.len().min(most - end);
+        self.own.bytes[at * most + end..at * most + end + n].copy_from_slice(&bytes[..n]);
+        self.own.spans[at].1 += n as u16;
+        n as u32
+    }
+
+    /// The node of a minimum that no queue uses.
+    fn take_own(&mut self) -> Option<u32> {
+        let i = self.own.free;
+        if i != NONE {
+            self.own.free = self.node(i).next;
+            return Some(i);
+        }
+        if self.nodes.len() - self.places as usize >= self.own.spans.len() {
+            return None;
+        }
+        // There is room: it was reserved at start.
+        self.nodes.push(Node { buf: None, at: 0, next: NONE });
+        Some(self.nodes.len() as u32 - 1)
+    }
+
+    /// The bytes that node `i` holds.
+    #[inline]
+    fn bytes(&self, i: u32) -> &[u8] {
+        match &self.node(i).buf {
+            Some(buf) => buf.bytes(),
+            None => self.own_bytes(i),
+        }
+    }
+
+    #[cold]
+    fn own_bytes(&self, i: u32) -> &[u8] {
+        let at = (i - self.places) as usize;
+        let (start, len) = self.own.spans[at];
+        let start = at * usize::from(self.own.len) + usize::from(start);
+        &self.own.bytes[start..start + usize::from(len)]
+    }
 }
 
 impl<B: Buf> RxStore<B> for ChainRx<B> {
     type Queue = ChainQueue;
 
     fn open(&mut self, _token: u64) -> Option<ChainQueue> {
-        Some(ChainQueue { front: 0, unread: 0, early: 0, footprint: 0, head: NONE, tail: NONE, cursor: NONE })
+        Some(ChainQueue {
+            front: 0,
+            unread: 0,
+            early: 0,
+            footprint: 0,
+            head: NONE,
+            tail: NONE,
+            cursor: NONE,
+            own: NONE,
+        })
     }
 
     fn close(&mut self, mut queue: ChainQueue) {
@@ -195,8 +356,9 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
     }
 
     /// Half of the free memory, because buffers are seldom full, and what came early, because it lies in the window too.
+    #[inline]
     fn room(&self, queue: &ChainQueue) -> u32 {
-        self.limit.saturating_sub(queue.footprint) / 2 + queue.early
+        self.window.saturating_sub(queue.footprint) / 2 + queue.early
     }
 
     fn largest_room(&self) -> u32 {
@@ -207,14 +369,14 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         if queue.unread == 0 || queue.head == NONE {
             return &[];
         }
-        let bytes = self.node(queue.head).buf.as_ref().map_or(&[][..], Buf::bytes);
+        let bytes = self.bytes(queue.head);
         &bytes[..bytes.len().min(queue.unread as usize)]
     }
 
     #[inline(always)]
     fn consume(&mut self, queue: &mut ChainQueue, n: u32) {
-        // What is usual: all is read, and it lay in one buffer.
-        if n == queue.unread && n > 0 && queue.head == queue.tail && queue.early == 0 {
+        // What is usual: all is read, and it lay in one buffer. A queue that holds nothing, or its minimum alone, holds on to none.
+        if n == queue.unread && queue.footprint > 0 && queue.head == queue.tail && queue.early == 0 {
             let (i, free) = (queue.head, self.free);
             let node = self.node_mut(i);
             (node.buf, node.next) = (None, free);
@@ -227,16 +389,70 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         }
         self.consume_on(queue, n);
     }
+
+    fn is_scarce(&self) -> bool {
+        self.window < self.limit
+    }
+
+    fn relax(&mut self) {
+        self.window = if self.is_short() || self.available <= self.low { self.promise() } else { self.limit };
+    }
+
+    fn borrowed(&self, queue: &ChainQueue) -> u64 {
+        queue.footprint.into()
+    }
+
+    fn is_short(&self) -> bool {
+        let is_short = |footprint| {
+            let (lending, free, _) = self.pot(footprint);
+            lending.is_short(free)
+        };
+        self.low > 0 && (is_short(0) || is_short(usize::MAX))
+    }
 }
 
 impl<B: Buf> ChainRx<B> {
+    /// What queues may promise while buffers are few: what the scarcer kind allows, and at least what the minimum takes.
+    #[cold]
+    fn promise(&self) -> u32 {
+        let cap = |footprint| {
+            let (lending, free, unit) = self.pot(footprint);
+            lending.cap(free).saturating_mul(unit)
+        };
+        let most = cap(0).min(cap(usize::MAX)).min(self.limit.into()) as u32;
+        most.max(2 * u32::from(self.own.len))
+    }
+
     /// Puts `len` bytes of the buffer, those behind the first `front`, into the queue, `at` bytes past the edge; says how many they are, none when they are refused.
     #[inline(always)]
     fn hold(&mut self, queue: &mut ChainQueue, at: u32, buf: B, front: u32, len: u32) -> u32 {
         let footprint = buf.footprint();
-        if len == 0 || self.free == NONE || self.is_refused(queue, footprint, at > 0) {
+        if len == 0 {
             return 0;
         }
+        if self.available <= self.low || at > 0 || queue.footprint + footprint as u32 > self.calm {
+            return self.hold_in_need(queue, at, buf, front, len);
+        }
+        self.put(queue, at, buf, front, len)
+    }
+
+    /// As [`ChainRx::hold`], when it has to be thought about.
+    #[cold]
+    #[inline(never)]
+    fn hold_in_need(&mut self, queue: &mut ChainQueue, at: u32, buf: B, front: u32, len: u32) -> u32 {
+        if self.free != NONE && !self.is_refused(queue, buf.footprint(), at > 0) {
+            return self.put(queue, at, buf, front, len);
+        }
+        if at > 0 {
+            return 0;
+        }
+        self.keep_own(queue, &buf.bytes()[front as usize..(front + len) as usize])
+    }
+
+    /// Puts the bytes into the queue; there is a free place.
+    #[inline(always)]
+    fn put(&mut self, queue: &mut ChainQueue, at: u32, buf: B, front: u32, len: u32) -> u32 {
+        let footprint = buf.footprint();
         let position = queue.front.wrapping_add(queue.unread).wrapping_add(at);
         let i = self.free;
         let node = self.node_mut(i);
@@ -265,19 +481,29 @@ impl<B: Buf> ChainRx<B> {
         queue.unread -= n;
         queue.front = queue.front.wrapping_add(n);
         while n > 0 && queue.head != NONE {
-            let node = self.node_mut(queue.head);
-            let Some(buf) = node.buf.as_mut() else { break };
-            let len = buf.bytes().len();
+            let len = self.bytes(queue.head).len();
             if len > n as usize {
-                // A buffer may hold on to less once it is cut; the queue counts what it holds on to now.
-                let before = buf.footprint();
-                buf.trim_front(n as usize);
-                queue.footprint -= before.saturating_sub(buf.footprint()) as u32;
-                node.at = node.at.wrapping_add(n);
+                self.trim_head(queue, n);
                 break;
             }
             n -= len as u32;
             self.drop_head(queue);
+        }
+    }
+
+    /// Takes the oldest `n` bytes off the first node, which holds more.
+    fn trim_head(&mut self, queue: &mut ChainQueue, n: u32) {
+        let places = self.places;
+        let node = self.node_mut(queue.head);
+        node.at = node.at.wrapping_add(n);
+        if let Some(buf) = &mut node.buf {
+            // A buffer may hold on to less once it is cut; the queue counts what it holds on to now.
+            let before = buf.footprint();
+            buf.trim_front(n as usize);
+            queue.footprint -= before.saturating_sub(buf.footprint()) as u32;
+        } else {
+            let (start, len) = &mut self.own.spans[(queue.head - places) as usize];
+            (*start, *len) = (*start + n as u16, *len - n as u16);
         }
     }
 }

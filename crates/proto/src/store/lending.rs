@@ -40,6 +40,9 @@ pub struct Lending {
 }
 
 impl Lending {
+    /// A pot of which everybody may have everything that is there, and that is never short.
+    pub const ALL: Lending = Lending { capacity: 0, limit: u64::MAX };
+
     /// A pot of `capacity`, of which one holder may have `limit` as long as there is plenty.
     pub const fn new(capacity: u64, limit: u64) -> Lending {
         Lending { capacity, limit }
@@ -59,6 +62,9 @@ impl Lending {
     /// What a holder of `held` may take now besides.
     #[inline]
     pub fn room(&self, free: u64, held: u64) -> u64 {
+        if self.capacity == 0 {
+            return free.min(self.limit.saturating_sub(held));
+        }
         // What it takes is not free any more: with `x` more, held + x ≤ limit·(free − x)/ample has to be true still.
         let ample = self.capacity / AMPLE;
         if free.saturating_sub(self.limit) > ample {

@@ -12,12 +12,15 @@
 use clearway_pkt::Buf;
 
 use super::arena::{Arena, NONE};
-use super::{RxStore, TxStore};
+use super::lending::Lending;
+use super::{Minimum, RxStore, TxStore};
 
 /// Bytes to send, in chunks.
 pub struct RingTx {
     arena: Arena,
     limit: u32,
+    /// By which rule large chunks are lent.
+    lending: Lending,
 }
 
 /// What [`RingTx`] keeps per connection. Positions count bytes of the stream since it began, on a circle of 2^32.
@@ -34,14 +37,41 @@ pub struct TxQueue {
 }
 
 impl RingTx {
-    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue holds at most `limit` bytes.
+    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue holds at most `limit` bytes. Whoever comes first may have
+    /// everything: for owners who trust all their peers.
     pub fn new(chunks: u32, chunk_len: u32, limit: u32) -> RingTx {
-        RingTx { arena: Arena::new(chunks, chunk_len), limit: limit.min(1 << 30) }
+        RingTx { arena: Arena::new(chunks, chunk_len), limit: limit.min(1 << 30), lending: Lending::ALL }
     }
 
-    /// Chunks that no queue holds.
+    /// The same for owners with strangers as peers: each queue has a minimum besides, which nobody else can take, and the chunks are lent by the rule of
+    /// [`super::lending`], so that no queue has to wait for others, however many hold on to what they have.
+    pub fn shared(chunks: u32, chunk_len: u32, limit: u32, minimum: Minimum) -> RingTx {
+        let limit = limit.min(1 << 30);
+        let arena = Arena::with_small(chunks, chunk_len, minimum.queues, minimum.len);
+        let limit = limit.max(arena.small_len());
+        let lending = Lending::new(chunks.into(), limit.div_ceil(arena.chunk_len()).into());
+        RingTx { arena, limit, lending }
+    }
+
+    /// Chunks that no queue holds, minimums left out.
     pub fn free_chunks(&self) -> u32 {
         self.arena.available()
+    }
+
+    /// Large chunks that a queue holds.
+    fn lent(&self, queue: &TxQueue) -> u32 {
+        if queue.len == 0 {
+            return 0;
+        }
+        let chunk_len = self.arena.chunk_len();
+        let from = u64::from(queue.front & (chunk_len - 1));
+        let chunks = (from + u64::from(queue.len)).div_ceil(u64::from(chunk_len)) as u32;
+        chunks - u32::from(!self.arena.is_large(queue.head))
+    }
+
+    /// How many chunks a queue that holds `lent` may borrow now.
+    fn lendable(&self, lent: u32) -> u32 {
+        self.lending.room(self.arena.available().into(), lent.into()) as u32
     }
 
     /// Where the byte after the last one goes in its chunk; the chunk's length when it is full. Only for queues that hold something.
@@ -70,26 +100,32 @@ impl TxStore for RingTx {
     }
 
     fn room(&self, queue: &TxQueue) -> u32 {
-        let spare = if queue.len == 0 { 0 } else { u64::from(self.arena.chunk_len()) - self.fill(queue) as u64 };
-        let free = u64::from(self.arena.available()) * u64::from(self.arena.chunk_len()) + spare;
+        let (chunk_len, lent) = (u64::from(self.arena.chunk_len()), self.lent(queue));
+        let free = u64::from(self.lendable(lent)) * chunk_len;
+        let free = match queue.len {
+            0 if self.arena.has_small() => free.max(self.arena.small_len().into()),
+            0 => free,
+            _ => free + chunk_len - self.fill(queue) as u64,
+        };
         u64::from(self.limit.saturating_sub(queue.len)).min(free) as u32
     }
 
     // Always, as all of `Stack::send` is: what it costs must not hang on how many places call it.
     #[inline(always)]
     fn write(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
-        // What is usual: it fits the chunk that the queue ends in, or a first one. Anything else goes from chunk to chunk.
+        // What is usual: it fits the minimum of an empty queue, or the chunk that the queue ends in. Anything else goes from chunk to chunk.
+        if queue.len == 0 {
+            let fits = bytes.len().wrapping_sub(1) < self.arena.small_len() as usize;
+            if !fits || !self.write_first(queue, bytes) {
+                return self.write_on(queue, bytes);
+            }
+            return bytes.len();
+        }
         let most = self.limit.saturating_sub(queue.len).min(self.arena.chunk_len()) as usize;
         if bytes.is_empty() || bytes.len() > most {
             return self.write_on(queue, bytes);
         }
-        let at = if queue.len > 0 {
-            self.fill(queue)
-        } else if self.begin(queue) {
-            0
-        } else {
-            return 0;
-        };
+        let at = self.fill(queue);
         let Some(room) = self.arena.part_mut(queue.tail, at, bytes.len()) else {
             return self.write_on(queue, bytes);
         };
@@ -120,7 +156,7 @@ impl TxStore for RingTx {
         let mut offset = queue.front.wrapping_add(at).wrapping_sub(chunk_at) as usize;
         let mut left = len as usize;
         for (n, place) in pieces.iter_mut().enumerate() {
-            let bytes = &self.arena.chunk(chunk)[offset..];
+            let bytes = self.arena.chunk_from(chunk, offset);
             *place = &bytes[..bytes.len().min(left)];
             left -= place.len();
             if left == 0 {
@@ -150,6 +186,14 @@ impl TxStore for RingTx {
     fn prefetch(&self, queue: &TxQueue) {
         self.arena.prefetch(queue.head);
     }
+
+    fn borrowed(&self, queue: &TxQueue) -> u64 {
+        u64::from(self.lent(queue)) * u64::from(self.arena.chunk_len())
+    }
+
+    fn is_short(&self) -> bool {
+        self.lending.is_short(self.arena.available().into())
+    }
 }
 
 impl RingTx {
@@ -173,14 +217,47 @@ impl RingTx {
         }
     }
 
-    /// Gives an empty queue its first chunk; false when there is none.
-    #[inline]
-    fn begin(&mut self, queue: &mut TxQueue) -> bool {
-        let Some(chunk) = self.arena.take() else { return false };
-        // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
-        queue.front = 0;
-        (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
+    /// Gives an empty queue that is about to hold `len` bytes its first chunk, its minimum when that will do or nothing is lent; says where the first byte
+    /// goes in it.
+    fn begin(&mut self, queue: &mut TxQueue, len: usize) -> Option<usize> {
+        let prefers_small = len <= self.arena.small_len() as usize;
+        let small = if prefers_small { self.arena.take_small() } else { None };
+        if let Some(chunk) = small {
+            return Some(self.begin_small(queue, chunk));
+        }
+        if self.lendable(0) > 0
+            && let Some(chunk) = self.arena.take()
+        {
+            // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
+            queue.front = 0;
+            (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
+            return Some(0);
+        }
+        let chunk = if prefers_small { None } else { self.arena.take_small() }?;
+        Some(self.begin_small(queue, chunk))
+    }
+
+    /// Puts bytes that fit a small chunk into the minimum of an empty queue; false when there is none.
+    #[inline(always)]
+    fn write_first(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> bool {
+        let Some(chunk) = self.arena.take_small() else { return false };
+        self.begin_small(queue, chunk);
+        let Some(room) = self.arena.small_mut(chunk, bytes.len()) else {
+            debug_assert!(false, "a small chunk has room for as much as it is long");
+            self.arena.give(chunk);
+            return false;
+        };
+        room.copy_from_slice(bytes);
+        queue.len = bytes.len() as u32;
         true
+    }
+
+    /// Gives an empty queue the small chunk `chunk`; says where its first byte goes.
+    #[inline(always)]
+    fn begin_small(&mut self, queue: &mut TxQueue, chunk: u32) -> usize {
+        queue.front = self.arena.small_at();
+        (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
+        queue.front as usize
     }
 
     #[cold]
@@ -191,16 +268,18 @@ impl RingTx {
         while !rest.is_empty() {
             let mut at = if queue.len == 0 { 0 } else { self.fill(queue) };
             if queue.len == 0 {
-                if !self.begin(queue) {
+                let Some(first) = self.begin(queue, rest.len()) else { break };
+                at = first;
+            } else if at == self.arena.chunk_len() as usize {
+                if self.lendable(self.lent(queue)) == 0 {
                     break;
                 }
-            } else if at == self.arena.chunk_len() as usize {
                 let Some(chunk) = self.arena.take() else { break };
                 self.arena.link(queue.tail, chunk);
                 queue.tail = chunk;
                 at = 0;
             }
-            let room = &mut self.arena.chunk_mut(queue.tail)[at..];
+            let room = self.arena.chunk_from_mut(queue.tail, at);
             let n = rest.len().min(room.len());
             room[..n].copy_from_slice(&rest[..n]);
             rest = &rest[n..];
@@ -239,7 +318,7 @@ impl RingTx {
         let mut offset = queue.front.wrapping_add(at).wrapping_sub(chunk_at) as usize;
         let mut done = 0;
         loop {
-            let from = &self.arena.chunk(chunk)[offset..];
+            let from = self.arena.chunk_from(chunk, offset);
             let n = from.len().min(wanted - done);
             out[done..done + n].copy_from_slice(&from[..n]);
             done += n;
@@ -357,7 +436,7 @@ impl<B: Buf> RxStore<B> for RingRx {
         let mut rest = bytes;
         while !rest.is_empty() {
             let Some(chunk) = self.chunk_at(queue, position & !(chunk_len - 1), at > 0) else { break };
-            let room = &mut self.arena.chunk_mut(chunk)[(position & (chunk_len - 1)) as usize..];
+            let room = self.arena.chunk_from_mut(chunk, (position & (chunk_len - 1)) as usize);
             let n = rest.len().min(room.len());
             room[..n].copy_from_slice(&rest[..n]);
             rest = &rest[n..];
@@ -395,7 +474,7 @@ impl<B: Buf> RxStore<B> for RingRx {
         if queue.unread == 0 {
             return &[];
         }
-        let bytes = &self.arena.chunk(queue.head)[(queue.front & (self.arena.chunk_len() - 1)) as usize..];
+        let bytes = self.arena.chunk_from(queue.head, (queue.front & (self.arena.chunk_len() - 1)) as usize);
         &bytes[..bytes.len().min(queue.unread as usize)]
     }
 

@@ -168,6 +168,8 @@ pub(crate) struct Times {
 pub(crate) struct Ms(u32);
 
 impl Ms {
+    pub(crate) const ZERO: Ms = Ms(0);
+
     #[inline]
     pub(crate) fn of(now: Instant) -> Ms {
         Ms(now.as_millis() as u32)
@@ -639,6 +641,12 @@ impl<T> Held<T> {
     #[inline]
     pub(crate) fn get_mut<'a>(&self, slab: &'a mut Slab<T>) -> Option<&'a mut T> {
         if self.is_none() { None } else { slab.by_index_mut(self.index) }
+    }
+
+    /// The place that is held.
+    #[inline]
+    pub(crate) fn index(&self) -> Option<u32> {
+        (!self.is_none()).then_some(self.index)
     }
 
     /// Takes a place for `value`, if none is held and there is one.

@@ -6,6 +6,7 @@ use clearway_wire::Seq;
 
 use super::Pools;
 use super::conn::{Conn, Marks};
+use super::shortage::Loan;
 use super::span::Span;
 use crate::store::Env;
 
@@ -30,6 +31,8 @@ pub(crate) struct Trouble {
     since: Instant,
     rwnd_limited: Duration,
     sndbuf_limited: Duration,
+    /// What it has borrowed.
+    pub loan: Loan,
 }
 
 impl Trouble {
@@ -45,6 +48,7 @@ impl Trouble {
         since: Instant::ZERO,
         rwnd_limited: Duration::ZERO,
         sndbuf_limited: Duration::ZERO,
+        loan: Loan::NONE,
     };
 }
 

@@ -258,6 +258,7 @@ impl<E: Env> Tcp<E> {
         let taken = pools.tx.write(&mut c.tx, bytes);
         if taken < bytes.len() {
             c.marks.set(Marks::WANT_ROOM);
+            return Ok(self.sent_in_part(id.index(), taken, urgent));
         }
         if taken == 0 {
             return Ok(0);
@@ -272,6 +273,24 @@ impl<E: Env> Tcp<E> {
             self.join_after_all(id.index());
         }
         Ok(taken)
+    }
+
+    /// Only the first `taken` bytes found room: the rest of [`Tcp::send`] for them. Who wants more than there is may hold more than its minimum.
+    #[cold]
+    #[inline(never)]
+    fn sent_in_part(&mut self, index: u32, taken: usize, urgent: bool) -> usize {
+        self.borrowed(index);
+        let Tcp { open, pools, ready, .. } = self;
+        let Some(c) = open.by_index_mut(index).filter(|_| taken > 0) else { return 0 };
+        if urgent {
+            c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx);
+            c.marks.set(Marks::SEND_URGENT);
+        }
+        c.wants_turn();
+        if !ready.join(index, &mut c.ready) {
+            self.join_after_all(index);
+        }
+        taken
     }
 
     pub(crate) fn urge(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
@@ -497,7 +516,7 @@ impl<E: Env> Stack<E> {
 
 impl<E: Env> Conn<E> {
     /// The first number that the owner has not consumed.
-    fn read_to(&self, rx: &E::Rx) -> clearway_wire::Seq {
+    pub(super) fn read_to(&self, rx: &E::Rx) -> clearway_wire::Seq {
         let fin = u32::from(self.marks.has(Marks::PEER_FIN));
         self.rcv.nxt - fin - rx.unread(&self.rx)
     }

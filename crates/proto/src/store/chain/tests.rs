@@ -1,3 +1,6 @@
+extern crate std;
+
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -5,7 +8,7 @@ use clearway_pkt::{Pool, PoolBuf};
 use proptest::prelude::*;
 
 use super::{ChainQueue, ChainRx};
-use crate::store::RxStore;
+use crate::store::{Minimum, RxStore};
 
 const BUF: u32 = 64;
 
@@ -124,6 +127,62 @@ fn early_bytes_never_keep_out_the_ones_before_them_for_ever() {
         s.advance(&mut q, 1);
         s.consume(&mut q, 1);
     }
+}
+
+#[test]
+fn buffers_are_left_to_devices_and_every_queue_has_its_minimum() {
+    let pool = Pool::new(64, BUF as usize);
+    let buffers = pool.clone();
+    let pots = Box::new(move |_| (buffers.available(), buffers.count()));
+    let mut s: ChainRx<PoolBuf> = ChainRx::shared(64, 1 << 20, Minimum { queues: 100, len: 20 }, Some(pots));
+    let mut hogs: Vec<ChainQueue> = (0..99).map(|i| s.open(i).unwrap()).collect();
+    for q in &mut hogs {
+        for _ in 0..64 {
+            if let Some(buf) = pool.copy_of(&[1; 30]) {
+                s.append(q, buf);
+            }
+        }
+    }
+    assert!(pool.available() >= 8, "an eighth is left to the devices");
+    assert!(hogs.iter().all(|q| s.unread(q) >= 20), "everybody has something");
+    assert!(s.is_short() && s.is_scarce());
+    let mut honest = s.open(99).unwrap();
+    assert!(s.room(&honest) >= 20, "a minimum may be promised");
+    for _ in 0..10 {
+        assert_eq!(s.append(&mut honest, pool.copy_of(&[7; 12]).unwrap()), 12);
+        assert_eq!(s.append(&mut honest, pool.copy_of(&[8; 12]).unwrap()), 8, "as much as the minimum takes");
+        assert_eq!(s.append(&mut honest, pool.copy_of(&[9; 12]).unwrap()), 0);
+        assert_eq!(s.borrowed(&honest), 0);
+        s.consume(&mut honest, 5);
+        assert_eq!(s.front(&honest), [[7; 7].as_slice(), &[8; 8]].concat());
+        assert_eq!(read_all(&mut s, &mut honest).len(), 15);
+    }
+    assert_eq!(s.write(&mut honest, 3, pool.copy_of(&[1]).unwrap()), 0, "early bytes have no minimum");
+    hogs.into_iter().for_each(|q| s.close(q));
+    s.relax();
+    assert!(!s.is_short() && !s.is_scarce());
+    assert_eq!((pool.available(), s.free_nodes()), (64, 64));
+}
+
+#[test]
+fn bytes_in_a_minimum_stand_in_order_before_early_ones() {
+    let (pool, mut s) = (Pool::new(4, BUF as usize), ChainRx::shared(4, 3 * BUF, Minimum { queues: 1, len: 20 }, None));
+    let mut q = s.open(0).unwrap();
+    assert_eq!(s.write(&mut q, 10, pool.copy_of(&[2; 5]).unwrap()), 5);
+    let held: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).collect();
+    assert_eq!(held.len(), 3);
+    let mut other = ChainQueue { own: q.own, ..s.open(1).unwrap() };
+    s.low = 4;
+    drop(held);
+    s.available = 0;
+    assert_eq!(s.write(&mut q, 0, pool.copy_of(&[1; 10]).unwrap()), 10);
+    s.advance(&mut q, 15);
+    s.available = 3;
+    assert_eq!(read_all(&mut s, &mut q), [[1; 10].as_slice(), &[2; 5]].concat());
+    assert_eq!(s.append(&mut other, pool.copy_of(&[3]).unwrap()), 1);
+    s.close(other);
+    s.close(q);
+    assert_eq!((pool.available(), s.free_nodes()), (4, 4));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use clearway_pkt::{Pool, PoolBuf};
 use proptest::prelude::*;
 
 use super::{RingRx, RingTx, RxQueue, TxQueue};
-use crate::store::{RxStore, TxStore};
+use crate::store::{Minimum, RxStore, TxStore};
 
 fn drain(store: &mut RingTx, queue: &mut TxQueue, at: u32, n: usize) -> Vec<u8> {
     let mut out = vec![0; n];
@@ -92,12 +92,57 @@ fn a_write_takes_what_the_limit_and_the_arena_leave() {
     assert_eq!(s.free_chunks(), 4);
 }
 
+#[test]
+fn every_queue_has_its_minimum_however_much_others_hold() {
+    let mut s = RingTx::shared(64, 64, 1 << 20, Minimum { queues: 40, len: 16 });
+    let mut hogs: Vec<TxQueue> = (0..39).map(|i| s.open(i).unwrap()).collect();
+    let taken: Vec<usize> = hogs.iter_mut().map(|q| s.write(q, &[1; 10_000])).collect();
+    assert!(taken[0] > 30 * 64 && taken[0] < 64 * 64, "the first has much and not all: {taken:?}");
+    assert!(taken[20..].iter().all(|n| *n == 16), "and the last have what is theirs: {taken:?}");
+    assert!(s.is_short());
+    let mut honest = s.open(39).unwrap();
+    for _ in 0..10 {
+        assert_eq!(s.room(&honest), 16);
+        assert_eq!(s.write(&mut honest, &[2; 100]), 16);
+        assert_eq!((s.room(&honest), s.borrowed(&honest)), (0, 0));
+        assert_eq!(drain(&mut s, &mut honest, 0, 100), [2; 16]);
+        s.consume(&mut honest, 16);
+    }
+    // What one gives back is there for the next, and no more than its cap.
+    let first = hogs.remove(0);
+    assert_eq!(s.borrowed(&first), taken[0] as u64);
+    s.close(first);
+    assert!(!s.is_short());
+    let now = s.write(&mut honest, &[3; 10_000]);
+    assert!(now > 64 && now <= taken[0], "{now}");
+    assert_eq!(drain(&mut s, &mut honest, 0, 10_000), vec![3; now]);
+}
+
+#[test]
+fn a_queue_goes_on_from_its_minimum_in_chunks_that_are_lent() {
+    let mut s = RingTx::shared(8, 64, 400, Minimum { queues: 2, len: 16 });
+    let mut q = s.open(0).unwrap();
+    let all: Vec<u8> = (0..150).collect();
+    assert_eq!(s.write(&mut q, &all[..10]), 10);
+    assert_eq!((s.free_chunks(), s.borrowed(&q)), (8, 0));
+    assert_eq!(s.write(&mut q, &all[10..]), 140);
+    assert_eq!((s.free_chunks(), s.borrowed(&q)), (5, 192));
+    assert_eq!(drain(&mut s, &mut q, 0, 200), all);
+    assert_eq!(lent(&s, &mut q, 0, 150, 4).as_deref(), Some(&all[..]));
+    s.consume(&mut q, 16);
+    assert_eq!((s.borrowed(&q), drain(&mut s, &mut q, 0, 200)), (192, all[16..].to_vec()));
+    s.close(q);
+    assert_eq!(s.free_chunks(), 8);
+}
+
 proptest! {
     #[test]
     fn a_transmit_queue_behaves_like_a_vector(
+        shared in any::<bool>(),
         ops in prop::collection::vec((0u8..4, 0usize..2, 0usize..200, 0usize..200), 1..200),
     ) {
-        let mut s = RingTx::new(24, 16, 250);
+        let minimum = Minimum { queues: 2, len: 16 };
+        let mut s = if shared { RingTx::shared(24, 64, 250, minimum) } else { RingTx::new(24, 16, 250) };
         let mut queues = [s.open(0).unwrap(), s.open(1).unwrap()];
         let mut models = [Vec::new(), Vec::new()];
         let mut next = 0u8;
@@ -131,6 +176,9 @@ proptest! {
         s.close(a);
         s.close(b);
         prop_assert_eq!(s.free_chunks(), 24);
+        let (mut a, mut b) = (s.open(0).unwrap(), s.open(1).unwrap());
+        prop_assert_eq!((s.write(&mut a, &[1; 16]), s.write(&mut b, &[1; 16])), (16, 16));
+        prop_assert_eq!(s.free_chunks(), if shared { 24 } else { 22 }, "minimums are free again too");
     }
 }
 

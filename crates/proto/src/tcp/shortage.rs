@@ -1,0 +1,161 @@
+//! What becomes of connections that hold memory and do not move while memory is short: THREATS 17 to 20.
+//!
+//! Whoever holds more than the minimum that is its own stands in a line. While memory is short, and only then, some of them are looked at every now
+//! and then, in turn: who has moved too little since the last look is reset, until memory is short no more. The rule is in [`crate::store::lending`].
+
+use clearway_base::{Duration, Instant, Link, List};
+use clearway_wire::Seq;
+
+use super::conn::Ms;
+use super::{Cx, Tcp};
+use crate::error::Failure;
+use crate::event::ConnEvents;
+use crate::store::lending::{LOOK, moves_enough};
+use crate::store::{Env, RxStore, TxStore};
+
+/// How often a part of the line is looked at while memory is short.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// How many are looked at then, at most: a line of all connections that there are by default has been looked at in less than four times [`LOOK`].
+const LOOKS: u32 = 1_024;
+
+/// A connection's place in the line, and what was seen of it when it was looked at last.
+#[derive(Clone, Debug)]
+pub(crate) struct Loan {
+    link: Link,
+    conn: u32,
+    /// SND.UNA, and the number up to which the owner had read.
+    acked: Seq,
+    read: Seq,
+    since: Ms,
+}
+
+impl Loan {
+    /// Nothing was lent.
+    pub(crate) const NONE: Loan = Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
+}
+
+/// Those who hold more than their minimum.
+pub(crate) struct Borrowers {
+    line: List,
+    /// When some of them are looked at; [`Instant::NEVER`] while memory is not short.
+    next_look: Instant,
+}
+
+impl Default for Borrowers {
+    fn default() -> Borrowers {
+        Borrowers { line: List::new(), next_look: Instant::NEVER }
+    }
+}
+
+impl<E: Env> Tcp<E> {
+    /// Whether memory is short, of either kind.
+    pub(super) fn is_short(&self) -> bool {
+        self.pools.tx.is_short() || self.pools.rx.is_scarce()
+    }
+
+    /// The connection at `index` has received something: it is noted when buffers are few and it holds any.
+    #[inline(always)]
+    pub(super) fn note_borrower(&mut self, index: u32) {
+        if self.pools.rx.is_scarce() {
+            self.borrowed(index);
+        }
+    }
+
+    /// The connection at `index` may hold more than its minimum: it stands in the line from now on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn borrowed(&mut self, index: u32) {
+        let is_short = self.is_short();
+        let Tcp { open, pools, borrowers, now, .. } = self;
+        if is_short && !borrowers.next_look.is_set() {
+            borrowers.next_look = *now + EVERY;
+        }
+        let Some(c) = open.by_index_mut(index) else { return };
+        if pools.tx.borrowed(&c.tx) == 0 && pools.rx.borrowed(&c.rx) == 0 {
+            return;
+        }
+        let (acked, read) = (c.snd.una, c.read_to(&pools.rx));
+        c.suffer(pools, |_| ());
+        let Some(place) = c.trouble.index() else { return };
+        if borrowers.line.push_back(&mut pools.troubles.links(|t| &mut t.loan.link), place)
+            && let Some(record) = c.trouble.get_mut(&mut pools.troubles)
+        {
+            let link = record.loan.link;
+            record.loan = Loan { link, conn: index, acked, read, since: Ms::of(*now) };
+        }
+    }
+
+    /// The connection at `index` gives everything back.
+    pub(super) fn repaid(&mut self, index: u32) {
+        let Tcp { open, pools, borrowers, .. } = self;
+        let Some(place) = open.by_index_mut(index).and_then(|c| c.trouble.index()) else { return };
+        borrowers.line.remove(&mut pools.troubles.links(|t| &mut t.loan.link), place);
+    }
+
+    /// When [`Tcp::look_at_borrowers`] is to be called next.
+    #[inline]
+    pub(super) fn next_look(&self) -> Instant {
+        self.borrowers.next_look
+    }
+
+    /// Looks at some of those who hold more than their minimum, and ends those who do not move, as long as memory is short.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_at_borrowers(&mut self, now: Instant, cx: &mut Cx<'_>) {
+        let mut looks = LOOKS.min(self.borrowers.line.len());
+        loop {
+            let short = (self.pools.tx.is_short(), self.pools.rx.is_short());
+            if looks == 0 || short == (false, false) {
+                self.pools.rx.relax();
+                self.borrowers.next_look = if self.is_short() { now + EVERY } else { Instant::NEVER };
+                return;
+            }
+            looks -= 1;
+            self.look_at_first(now, cx, short);
+        }
+    }
+
+    fn look_at_first(&mut self, now: Instant, cx: &mut Cx<'_>, (tx_short, rx_short): (bool, bool)) {
+        let Tcp { open, pools, borrowers, .. } = self;
+        let Some(place) = borrowers.line.pop_front(&mut pools.troubles.links(|t| &mut t.loan.link)) else { return };
+        let Some(loan) = pools.troubles.by_index(place).map(|t| t.loan.clone()) else { return };
+        let Some(c) = open.by_index_mut(loan.conn) else { return };
+        let (sends, reads) = (pools.tx.borrowed(&c.tx), pools.rx.borrowed(&c.rx));
+        if sends == 0 && reads == 0 {
+            return;
+        }
+        borrowers.line.push_back(&mut pools.troubles.links(|t| &mut t.loan.link), place);
+        let time = loan.since.ago(now);
+        if time < LOOK {
+            return;
+        }
+        let (acked, read) = (c.snd.una, c.read_to(&pools.rx));
+        let sends_enough = !tx_short || moves_enough(sends, acked.since(loan.acked).into(), time);
+        let reads_enough = !rx_short || moves_enough(reads, read.since(loan.read).into(), time);
+        if sends_enough && reads_enough {
+            if let Some(record) = c.trouble.get_mut(&mut pools.troubles) {
+                (record.loan.acked, record.loan.read, record.loan.since) = (acked, read, Ms::of(now));
+            }
+            return;
+        }
+        cx.counters.tcp.shortage_resets += 1;
+        self.end_for_memory(now, cx, loan.conn);
+    }
+
+    /// The connection at `index` is reset, and all its memory is free at once, that of what its owner has not read too. Its owner learns why and closes it.
+    fn end_for_memory(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+        let Tcp { open, pools, .. } = self;
+        let Some(c) = open.by_index_mut(index) else { return };
+        if let Some(empty) = pools.tx.open(c.token) {
+            pools.tx.close(core::mem::replace(&mut c.tx, empty));
+        }
+        if let Some(empty) = pools.rx.open(c.token) {
+            pools.rx.close(core::mem::replace(&mut c.rx, empty));
+        }
+        c.failure.get_or_insert(Failure::NoMemory);
+        c.tell(ConnEvents::FAILED);
+        c.reset();
+        self.settle(now, cx.config, cx.counters, index);
+    }
+}
