@@ -27,7 +27,10 @@ impl Minimum {
     /// so that all of it is 1 GiB of address space, but no less than 256 bytes.
     pub const fn of(queues: u32) -> Minimum {
         const ALL: u32 = 1 << 30;
-        let each = if queues == 0 { 0 } else { ALL / queues };
+        let each = match ALL.checked_div(queues) {
+            Some(each) => each,
+            None => 0,
+        };
         let len = if each > 2_048 {
             2_048
         } else if each < 256 {

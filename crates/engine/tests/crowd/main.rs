@@ -283,7 +283,6 @@ fn bytes_that_the_owner_does_not_read_starve_nobody() {
 }
 
 #[test]
-#[ignore = "minutes; the lead's long form: cargo test -p clearway-engine --release --test crowd -- --ignored"]
 fn twenty_thousand_of_each_kind_starve_nobody() {
     for kind in [Kind::Shut, Kind::OneByte, Kind::Selective, Kind::Deaf, Kind::Early, Kind::Unread] {
         let resets = beside(kind, 20_000);
