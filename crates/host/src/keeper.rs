@@ -38,6 +38,8 @@ pub(crate) struct Process {
     door: Arc<Doorway>,
     /// The process id at the kernel, 0 when it is in a PID namespace that we do not see.
     pid: u32,
+    /// Its user, as the host sees users.
+    uid: u32,
     /// The namespace whose door it came through.
     through: Option<String>,
     member: Option<Member>,

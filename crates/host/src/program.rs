@@ -78,6 +78,8 @@ pub(crate) struct Program {
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) namespace: String,
+    /// The user who began it. Only programs of one user share a port (SO_REUSEPORT).
+    pub(crate) owner: u32,
     /// The namespace's own table; that of `interface` counts more.
     pub(crate) table: Table,
     pub(crate) interface: Option<String>,

@@ -143,6 +143,8 @@ pub struct SessionsReport {
     pub passed: u64,
     /// Programs cut off, because they wrote something impossible.
     pub cut_off: u64,
+    /// Datagrams of sessions that ended before the stack took them.
+    pub datagrams_lost: u64,
 }
 
 impl Sessions {
@@ -391,7 +393,10 @@ impl App<HostEnv> for Sessions {
     fn stop(&mut self, _time: Time, stack: &mut HostStack) {
         let all: Vec<_> = self.table.iter().map(|(handle, _)| handle).collect();
         for handle in all {
-            self.end(stack, handle, true);
+            // Datagrams have the turns that are left.
+            if !self.sends_first(stack, handle) {
+                self.end(stack, handle, true);
+            }
         }
     }
 

@@ -25,8 +25,34 @@ pub struct BindSpec {
     pub v6_only: bool,
     /// May stand beside others that say the same, as long as none of them listens (SO_REUSEADDR).
     pub reuse_address: bool,
-    /// May stand beside others that say the same, listening or not (SO_REUSEPORT). Connections are shared out among those that listen.
+    /// May stand beside others of the same owner that say the same, listening or not (SO_REUSEPORT). Connections are shared out among those that listen.
     pub reuse_port: bool,
+    /// Whose it is, in the caller's numbers (a user's, say): SO_REUSEPORT shares with the same owner only, or a stranger could take part of a server's traffic.
+    pub owner: u32,
+}
+
+/// Who may have a port beside a socket (SO_REUSEADDR, SO_REUSEPORT).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    /// See [`BindSpec::reuse_address`].
+    pub reuse_address: bool,
+    /// See [`BindSpec::reuse_port`].
+    pub reuse_port: bool,
+    /// See [`BindSpec::owner`].
+    pub owner: u32,
+}
+
+impl Sharing {
+    /// Whether both let each other be, as far as SO_REUSEPORT goes.
+    pub(crate) fn shares_port(&self, other: &Sharing) -> bool {
+        self.reuse_port && other.reuse_port && self.owner == other.owner
+    }
+}
+
+impl BindSpec {
+    fn sharing(&self) -> Sharing {
+        Sharing { reuse_address: self.reuse_address, reuse_port: self.reuse_port, owner: self.owner }
+    }
 }
 
 struct Bound {
@@ -37,20 +63,21 @@ struct Bound {
 impl Bound {
     /// Whether the two cannot both be.
     fn conflicts(&self, other: &BindSpec) -> bool {
-        let both = |get: fn(&BindSpec) -> bool| get(&self.spec) && get(other);
-        let shares_address = both(|s| s.reuse_address) && !self.listening;
-        overlap(&self.spec, other) && !shares_address && !both(|s| s.reuse_port)
+        let shares_address = self.spec.reuse_address && other.reuse_address && !self.listening;
+        let same_port = self.spec.table == other.table && self.spec.local.port == other.local.port;
+        let overlap = overlap((&self.spec.local.addr, self.spec.v6_only), (&other.local.addr, other.v6_only));
+        same_port && overlap && !shares_address && !self.spec.sharing().shares_port(&other.sharing())
     }
 }
 
-/// Whether some packet could be for both.
-fn overlap(a: &BindSpec, b: &BindSpec) -> bool {
-    let covers = |wide: &BindSpec, narrow: &Addr| match wide.local.addr {
+/// Whether some packet could be for both addresses, each of them with whether it leaves IPv4 to others when it is the IPv6 wildcard.
+pub(crate) fn overlap(a: (&Addr, bool), b: (&Addr, bool)) -> bool {
+    let covers = |(wide, v6_only): (&Addr, bool), narrow: &Addr| match *wide {
         Addr::ANY_V4 => narrow.is_v4(),
-        Addr::ANY_V6 => narrow.is_v6() || !wide.v6_only,
+        Addr::ANY_V6 => narrow.is_v6() || !v6_only,
         addr => addr == *narrow,
     };
-    a.table == b.table && a.local.port == b.local.port && (covers(a, &b.local.addr) || covers(b, &a.local.addr))
+    covers(a, b.0) || covers(b, a.0)
 }
 
 /// All reservations.
@@ -101,6 +128,10 @@ impl Binds {
         Some(self.slab.get(Self::handle(id)?)?.spec)
     }
 
+    fn spec_mut(&mut self, id: BindId) -> Option<&mut BindSpec> {
+        Some(&mut self.slab.get_mut(Self::handle(id)?)?.spec)
+    }
+
     pub(crate) fn set_listening(&mut self, id: BindId, listening: bool) {
         if let Some(bound) = Self::handle(id).and_then(|handle| self.slab.get_mut(handle)) {
             bound.listening = listening;
@@ -136,6 +167,14 @@ impl<E: Env> Stack<E> {
     /// Gives a reservation back. A listener or a connection that was made with it stays.
     pub fn unbind(&mut self, bind: BindId) {
         self.tcp.binds.remove(bind);
+    }
+
+    /// From now on these may have the port beside it. Who has it already keeps it.
+    pub fn set_bind_sharing(&mut self, bind: BindId, sharing: Sharing) {
+        if let Some(spec) = self.tcp.binds.spec_mut(bind) {
+            (spec.reuse_address, spec.reuse_port, spec.owner) =
+                (sharing.reuse_address, sharing.reuse_port, sharing.owner);
+        }
     }
 
     /// What was reserved, with the port that was chosen.

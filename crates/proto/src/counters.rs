@@ -378,6 +378,8 @@ pub struct UdpCounters {
     pub datagrams_out: u64,
     /// Datagrams that could not be sent: no route, or the interface is down.
     pub send_failures: u64,
+    /// Datagrams of closed sockets that no device took in time.
+    pub lost_after_close: u64,
 }
 
 /// What ICMP and ICMPv6 count.

@@ -48,7 +48,7 @@ mod ways;
 #[cfg(test)]
 mod testing;
 
-pub use bind::BindSpec;
+pub use bind::{BindSpec, Sharing};
 pub use config::{Config, Congestion, ConnOptions, Keepalive, TcpConfig};
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};

@@ -291,12 +291,13 @@ impl<E: Env> Stack<E> {
     /// Looks at the timers below TCP.
     pub(crate) fn expire_links(&mut self, now: Instant) {
         self.ip.expire(now, &mut self.counters);
+        self.udp.expire(now, &mut self.counters);
         self.expire_fragments(now);
     }
 
     /// When [`Stack::expire_links`] has something to do.
     pub(crate) fn links_deadline(&self) -> Instant {
-        self.ip.next_deadline().min(self.scratch.fragments.next_deadline())
+        self.ip.next_deadline().min(self.scratch.fragments.next_deadline()).min(self.udp.next_deadline())
     }
 
     /// Whether something below TCP is to be sent.

@@ -197,13 +197,21 @@ impl<E: Env> Stack<E> {
     }
 
     /// The owner lets go; the handle is dead. What was written still goes out, then our FIN. Bytes that the owner did not read, and bytes that
-    /// arrive later, are answered with a reset, so that the peer learns that nobody took them (RFC 9293 3.6.1, RFC 2525 2.17).
+    /// arrive later, are answered with a reset, so that the peer learns that nobody took them (RFC 9293 3.6.1, RFC 2525 2.17); what was written leaves before that
+    /// reset, as much of it as the windows let out.
     pub fn close(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
         tcp.close(&mut cx, conn)
     }
 
-    /// A reset goes out; the handle is dead (RFC 9293 3.10.5).
+    /// The owner lets go, and the connection ends with a reset whatever was read; the handle is dead. What was written leaves before it, as much of that as the windows let out
+    /// now (SO_LINGER with no time, on Linux).
+    pub fn close_with_reset(&mut self, conn: ConnId) {
+        let (tcp, mut cx) = self.split();
+        tcp.close_with_reset(&mut cx, conn)
+    }
+
+    /// A reset goes out, and nothing else; the handle is dead (RFC 9293 3.10.5).
     pub fn abort(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
         tcp.abort(&mut cx, conn)

@@ -5,13 +5,14 @@ mod verbs;
 
 use alloc::vec::Vec;
 
-use clearway_base::{FlowMap, Handle, Link, List, Rng, Slab};
+use clearway_base::{Duration, FlowMap, Handle, Instant, Link, List, Rng, Slab};
 use clearway_pkt::{Iface, Sink};
 use clearway_wire::{Addr, Endpoint, Proto, udp};
 
 use crate::Table;
+use crate::bind::{Sharing, overlap};
 use crate::config::Config;
-use crate::counters::Drop;
+use crate::counters::{Counters, Drop};
 use crate::emit::{Cursor, IpOut, OutError, Transport};
 use crate::error::Unreachable;
 use crate::event::{Event, UdpEvents};
@@ -35,6 +36,8 @@ const QUANTUM: u32 = 32;
 pub const MAX_UDP_SEGMENTS: usize = 128;
 /// Sockets that find their interface full in one emit before it gives up until the next one.
 const BLOCKED_PER_TURN: u32 = 16;
+/// How long datagrams of a socket that was closed wait for a device that takes nothing, before they are given up and counted.
+pub(crate) const CLOSED_WAITS: Duration = Duration::from_secs(3);
 
 /// A socket to be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +145,14 @@ struct Socket {
     remote: Option<Endpoint>,
     /// An IPv6 wildcard that takes IPv4 too.
     dual: bool,
+    /// Who may have the port beside it.
+    sharing: Sharing,
+    /// The next of those that share its addresses and ports, bound before it; the first of them alone is in the map.
+    next: Option<u32>,
+    /// Its owner has closed it; what it has to send still leaves.
+    closed: bool,
+    /// Until when that may take; never: the turn in which it was closed is not over.
+    until: Instant,
     token: u64,
     rx: Records<Arrival>,
     tx: Records<Departure>,
@@ -165,21 +176,27 @@ struct Socket {
     events: UdpEvents,
     /// Datagrams that found the queue full.
     dropped: u64,
-    /// Its place among those that have something to send, and among those that have something to tell.
+    /// Its place among those that have something to send, among those that have something to tell, and among those that were closed before all was sent.
     ready: Link,
     told: Link,
+    closing: Link,
 }
 
 /// All sockets.
 pub(crate) struct Udp {
     sockets: Slab<Socket>,
-    /// By local endpoint, and by remote endpoint too when connected.
+    /// By local endpoint, and by remote endpoint too when connected; of those that share both, the one that came last.
     map: FlowMap,
+    /// All that are not closed, by table and port.
+    ports_taken: FlowMap,
     hash: AddrHash,
     rng: Rng,
     connected: u32,
     ready: List,
     told: List,
+    /// Closed in this turn, and before: the first to be given up in front.
+    just_closed: List,
+    closing: List,
     queue_bytes: usize,
     ports: (u16, u16),
     /// Sockets that a datagram for many is for: room for all of them.
@@ -193,11 +210,14 @@ impl Udp {
         Udp {
             sockets: Slab::new(config.limits.udp_sockets),
             map: FlowMap::new(config.limits.udp_sockets),
+            ports_taken: FlowMap::new(config.limits.udp_sockets),
             hash,
             rng: Rng::seed(hash.of(1, &Addr::ANY_V4)),
             connected: 0,
             ready: List::new(),
             told: List::new(),
+            just_closed: List::new(),
+            closing: List::new(),
             queue_bytes: config.limits.udp_queue_bytes as usize,
             ports: config.tcp.ephemeral_ports,
             found: Vec::with_capacity(config.limits.udp_sockets as usize),
@@ -222,24 +242,116 @@ impl Udp {
         })
     }
 
+    /// The hash of a port of a table, under which all sockets are found that have it.
+    fn hash_of_port(&self, table: Table, port: u16) -> u64 {
+        self.hash.of(u64::from(table.0) << 32 | u64::from(port) | 1 << 48, &Addr::ANY_V6)
+    }
+
+    /// Shows every socket that has a port, on whatever address, connected or not, until `is_it` says yes to one.
+    fn on_port(&self, table: Table, port: u16, mut is_it: impl FnMut(u32, &Socket) -> bool) -> Option<u32> {
+        self.ports_taken.find(self.hash_of_port(table, port), |index| {
+            let socket = self.sockets.by_index(index);
+            socket.is_some_and(|s| s.table == table && s.bound.port == port && is_it(index, s))
+        })
+    }
+
     /// The socket that a datagram is for: connected to its sender, else bound to its address, else bound to all.
     fn demux(&self, table: Table, local: &Endpoint, remote: &Endpoint) -> Option<u32> {
         if self.sockets.is_empty() {
             return None;
         }
-        let wildcard = Endpoint::new(if local.addr.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 }, local.port);
-        let both = Endpoint::new(Addr::ANY_V6, local.port);
         if self.connected > 0 {
-            let connected = self.find(table, local, Some(remote)).or_else(|| self.find(table, &wildcard, Some(remote)));
+            // A connected socket has an address of its own. Of several, the one that connected last, as on Linux.
+            let connected = self.find(table, local, Some(remote));
             if connected.is_some() {
                 return connected;
             }
         }
+        let is_v4 = local.addr.is_v4();
+        let wildcard = Endpoint::new(if is_v4 { Addr::ANY_V4 } else { Addr::ANY_V6 }, local.port);
         let bound = self.find(table, local, None).or_else(|| self.find(table, &wildcard, None));
-        if bound.is_some() || local.addr.is_v6() {
-            return bound;
+        if let Some(bound) = bound {
+            return self.choose(bound, false, local, remote);
         }
-        self.find(table, &both, None).filter(|&index| self.sockets.by_index(index).is_some_and(|s| s.dual))
+        if !is_v4 {
+            return None;
+        }
+        let both = self.find(table, &Endpoint::new(Addr::ANY_V6, local.port), None)?;
+        self.choose(both, true, local, remote)
+    }
+
+    /// Of those that share the address and port of `first`, the one that a datagram is for: the one bound last, as on Linux; and when that is one of a group
+    /// (SO_REUSEPORT), the flow says which of them. `v4`: only those that take IPv4 count.
+    fn choose(&self, first: u32, v4: bool, local: &Endpoint, remote: &Endpoint) -> Option<u32> {
+        let takes = |s: &Socket| !v4 || s.dual;
+        let newest = self.chain(first).find(|(_, s)| takes(s))?;
+        if newest.1.next.is_none() || !newest.1.sharing.reuse_port {
+            return Some(newest.0);
+        }
+        let group = || self.chain(newest.0).filter(|(_, s)| takes(s) && s.sharing.reuse_port);
+        let scope = u64::from(local.port) << 16 | u64::from(remote.port);
+        let flow = self.hash.of_pair(scope | 1 << 47, &local.addr, &remote.addr);
+        let at = ((u128::from(flow) * group().count() as u128) >> 64) as usize;
+        group().nth(at).map(|(index, _)| index)
+    }
+
+    /// The sockets from `first` on that share addresses and ports.
+    fn chain(&self, first: u32) -> impl Iterator<Item = (u32, &Socket)> {
+        let get = |index: u32| self.sockets.by_index(index).map(|s| (index, s));
+        core::iter::successors(get(first), move |(_, s)| s.next.and_then(get))
+    }
+
+    /// Puts a socket where datagrams find it: before those that have the same addresses and ports.
+    fn enter(&mut self, index: u32) -> Result<(), UdpError> {
+        let Some(s) = self.sockets.by_index(index) else { return Err(UdpError::Stale) };
+        let (table, local, remote) = (s.table, s.local, s.remote);
+        let hash = self.hash_of(table, &local, remote.as_ref());
+        let before = self.find(table, &local, remote.as_ref());
+        match before {
+            Some(before) => {
+                self.map.replace(hash, before, index);
+            }
+            None => self.map.insert(hash, index).map_err(|_| UdpError::TooMany)?,
+        }
+        if let Some(s) = self.sockets.by_index_mut(index) {
+            s.next = before;
+        }
+        self.connected += u32::from(remote.is_some());
+        Ok(())
+    }
+
+    /// The socket is found under other addresses from now on.
+    fn move_to(&mut self, index: u32, local: Endpoint, remote: Option<Endpoint>) -> Result<(), UdpError> {
+        self.take_out(index);
+        let s = self.sockets.by_index_mut(index).ok_or(UdpError::Stale)?;
+        (s.local, s.remote) = (local, remote);
+        // The place that it had is free.
+        self.enter(index)
+    }
+
+    /// No datagram finds the socket any more.
+    fn take_out(&mut self, index: u32) {
+        let Some(s) = self.sockets.by_index_mut(index) else { return };
+        let next = s.next.take();
+        let (table, local, remote) = (s.table, s.local, s.remote);
+        let hash = self.hash_of(table, &local, remote.as_ref());
+        self.connected -= u32::from(remote.is_some());
+        let Some(first) = self.find(table, &local, remote.as_ref()) else { return };
+        if first == index {
+            match next {
+                Some(next) => {
+                    self.map.replace(hash, index, next);
+                }
+                None => {
+                    self.map.remove(hash, |value| value == index);
+                }
+            }
+            return;
+        }
+        let before = self.chain(first).find(|(_, s)| s.next == Some(index)).map(|(before, _)| before);
+        if let Some(before) = before.and_then(|before| self.sockets.by_index_mut(before)) {
+            before.next = next;
+        }
     }
 
     /// Takes a datagram in.
@@ -284,14 +396,14 @@ impl Udp {
         Some(Event::Udp { socket: to_id(handle)?, token: socket.token, what })
     }
 
-    /// How many sockets there are.
+    /// How many sockets there are that somebody has.
     pub(crate) fn len(&self) -> u32 {
-        self.sockets.len()
+        self.ports_taken.len()
     }
 
     /// Every socket.
     pub(crate) fn summaries(&self) -> impl Iterator<Item = UdpSummary> + '_ {
-        self.sockets.iter().filter_map(|(handle, s)| {
+        self.sockets.iter().filter(|(_, s)| !s.closed).filter_map(|(handle, s)| {
             Some(UdpSummary {
                 socket: to_id(handle)?,
                 table: s.table,
@@ -310,8 +422,53 @@ impl Udp {
         !self.ready.is_empty()
     }
 
+    /// When [`Udp::expire`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Instant {
+        self.closing.front().and_then(|index| self.sockets.by_index(index)).map_or(Instant::NEVER, |s| s.until)
+    }
+
+    /// Gives up what closed sockets could not send in time.
+    pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        while self.next_deadline() <= now {
+            self.give_up_oldest(counters);
+        }
+    }
+
+    /// The socket that was closed first gives up what it still has to send. False: there is none.
+    fn give_up_oldest(&mut self, counters: &mut Counters) -> bool {
+        let Some(index) = self.closing.front().or_else(|| self.just_closed.front()) else { return false };
+        let lost = self.sockets.by_index(index).map_or(0, |s| s.tx.len() as u64);
+        counters.udp.lost_after_close += lost;
+        self.forget(index);
+        true
+    }
+
+    /// The socket's place and memory are free again. No datagram finds it.
+    fn forget(&mut self, index: u32) {
+        self.ready.remove(&mut self.sockets.links(|s| &mut s.ready), index);
+        self.told.remove(&mut self.sockets.links(|s| &mut s.told), index);
+        let is_timed = self.sockets.by_index(index).is_some_and(|s| s.until != Instant::NEVER);
+        let line = if is_timed { &mut self.closing } else { &mut self.just_closed };
+        line.remove(&mut self.sockets.links(|s| &mut s.closing), index);
+        if let Some(handle) = self.sockets.handle_at(index) {
+            self.sockets.remove(handle);
+        }
+    }
+
     /// Sends what waits. False: something is left.
     pub(crate) fn emit<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
+        let is_empty = self.emit_ready(out);
+        // Those that were closed since the last turn: their time begins now.
+        while let Some(index) = self.just_closed.pop_front(&mut self.sockets.links(|s| &mut s.closing)) {
+            if let Some(s) = self.sockets.by_index_mut(index) {
+                s.until = out.now + CLOSED_WAITS;
+            }
+            self.closing.push_back(&mut self.sockets.links(|s| &mut s.closing), index);
+        }
+        is_empty
+    }
+
+    fn emit_ready<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
         let mut blocked = 0;
         for _ in 0..self.ready.len() {
             let Some(index) = self.ready.front() else { break };
@@ -319,6 +476,10 @@ impl Udp {
             blocked += u32::from(!socket.emit_some(out));
             out.via = None;
             let done = socket.tx.is_empty();
+            if done && socket.closed {
+                self.forget(index);
+                continue;
+            }
             let room = socket.wants_room && socket.tx.is_free(4);
             socket.wants_room &= !room;
             let mut links = self.sockets.links(|s| &mut s.ready);
@@ -338,17 +499,18 @@ impl Udp {
     }
 
     fn by_id(&mut self, id: UdpId) -> Result<&mut Socket, UdpError> {
-        self.sockets.get_mut(to_handle(id).ok_or(UdpError::Stale)?).ok_or(UdpError::Stale)
+        let socket = self.sockets.get_mut(to_handle(id).ok_or(UdpError::Stale)?);
+        socket.filter(|s| !s.closed).ok_or(UdpError::Stale)
     }
 
     /// Puts a socket into the map, or says why it cannot be there.
-    fn bind(&mut self, spec: &UdpSpec) -> Result<UdpId, UdpError> {
+    fn bind(&mut self, spec: &UdpSpec, sharing: &Sharing, counters: &mut Counters) -> Result<UdpId, UdpError> {
         let local = match spec.local.port {
             0 => self.free_port(spec)?,
-            _ if self.is_taken(spec, spec.local.port) => return Err(UdpError::InUse),
+            _ if self.is_taken(spec, sharing, spec.local.port) => return Err(UdpError::InUse),
             _ => spec.local,
         };
-        if self.sockets.is_full() {
+        if self.sockets.is_full() && !self.give_up_oldest(counters) {
             return Err(UdpError::TooMany);
         }
         let records = (self.queue_bytes / BYTES_PER_DATAGRAM).max(MIN_DATAGRAMS);
@@ -358,6 +520,10 @@ impl Udp {
             bound: local,
             remote: None,
             dual: local.addr == Addr::ANY_V6 && !spec.v6_only,
+            sharing: *sharing,
+            next: None,
+            closed: false,
+            until: Instant::NEVER,
             token: spec.token,
             rx: Records::new(records, self.queue_bytes),
             tx: Records::new(records, self.queue_bytes),
@@ -377,28 +543,26 @@ impl Udp {
             dropped: 0,
             ready: Link::OFF,
             told: Link::OFF,
+            closing: Link::OFF,
         });
         let handle = handle.ok_or(UdpError::TooMany)?;
-        if self.map.insert(self.hash_of(spec.table, &local, None), handle.index()).is_err() {
+        let port = self.hash_of_port(spec.table, local.port);
+        if self.ports_taken.insert(port, handle.index()).is_err() || self.enter(handle.index()).is_err() {
+            self.ports_taken.remove(port, |value| value == handle.index());
             self.sockets.remove(handle);
             return Err(UdpError::TooMany);
         }
         to_id(handle).ok_or(UdpError::TooMany)
     }
 
-    /// Whether the port is taken for the address asked for: by the same address, or by the other family's wildcard where one takes both.
-    fn is_taken(&self, spec: &UdpSpec, port: u16) -> bool {
-        let local = Endpoint::new(spec.local.addr, port);
-        let unconnected = |local: &Endpoint| self.find(spec.table, local, None);
-        if unconnected(&local).is_some() {
-            return true;
-        }
-        match local.addr {
-            Addr::ANY_V4 => unconnected(&Endpoint::new(Addr::ANY_V6, port))
-                .is_some_and(|index| self.sockets.by_index(index).is_some_and(|s| s.dual)),
-            Addr::ANY_V6 if !spec.v6_only => unconnected(&Endpoint::new(Addr::ANY_V4, port)).is_some(),
-            _ => false,
-        }
+    /// Whether somebody keeps the port from `spec`: whoever has it on an address that some datagram for `spec` could be for, unless both share. The rules are
+    /// those of Linux (`udp_lib_lport_inuse`).
+    fn is_taken(&self, spec: &UdpSpec, sharing: &Sharing, port: u16) -> bool {
+        let conflicts = |s: &Socket| {
+            let share = s.sharing.reuse_address && sharing.reuse_address || s.sharing.shares_port(sharing);
+            !share && overlap((&s.local.addr, !s.dual), (&spec.local.addr, spec.v6_only))
+        };
+        self.on_port(spec.table, port, |_, s| conflicts(s)).is_some()
     }
 
     /// A random free port of the ephemeral range (RFC 6056 3.3.1).
@@ -408,7 +572,7 @@ impl Udp {
         let first = self.rng.below(count.into()) as u32;
         (0..count)
             .map(|step| low + ((first + step) % count) as u16)
-            .find(|&port| port != 0 && !self.is_taken(spec, port))
+            .find(|&port| port != 0 && !self.is_taken(spec, &Sharing::default(), port))
             .map(|port| Endpoint::new(spec.local.addr, port))
             .ok_or(UdpError::NoPorts)
     }

@@ -25,6 +25,9 @@ use crate::sessions::Lane;
 /// Messages that each ring of a lane holds.
 const SLOTS: u32 = 1024;
 
+/// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
+const NOBODY: u32 = u32::MAX;
+
 /// Bytes of a program's name that are kept.
 const MAX_NAME: usize = 64;
 
@@ -77,8 +80,9 @@ impl Keeper {
                     self.end_process(stranger);
                 }
             }
-            let pid = socket::peer_credentials(socket.as_fd()).map_or(0, |who| who.pid);
-            let process = Process { door: Arc::new(Doorway::new(socket)), pid, through, member: None };
+            let who = socket::peer_credentials(socket.as_fd()).ok();
+            let (pid, uid) = who.map_or((0, NOBODY), |who| (who.pid, who.uid));
+            let process = Process { door: Arc::new(Doorway::new(socket)), pid, uid, through, member: None };
             let Some(handle) = self.processes.insert(process) else {
                 self.counts.refused_other += 1;
                 return;
@@ -140,7 +144,7 @@ impl Keeper {
     }
 
     fn new_program(&mut self, handle: Handle<Process>, hello: &Hello) -> Result<Arc<Program>, Refusal> {
-        let through = self.processes.get(handle).and_then(|p| p.through.clone());
+        let (through, owner) = self.processes.get(handle).map_or((None, NOBODY), |p| (p.through.clone(), p.uid));
         let wanted = match (hello.namespace.as_str(), &through) {
             ("", None) => DEFAULT,
             ("", Some(through)) => through,
@@ -171,6 +175,7 @@ impl Keeper {
             number,
             name: shortened(&hello.program),
             namespace: wanted.to_owned(),
+            owner,
             table: namespace.spec.table,
             interface: namespace.spec.interface.clone(),
             token,

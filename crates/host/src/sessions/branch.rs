@@ -69,6 +69,7 @@ impl Sessions {
             v6_only: options.v6_only,
             reuse_address: options.reuse_address,
             reuse_port: options.reuse_port,
+            owner: session.program.owner,
         };
         let (home, program, v6) = (session.id, Arc::clone(&session.program), session.v6);
         let seed = Seed { home, program, bind, listen, sizes, v6, options };

@@ -1,6 +1,7 @@
 //! How sessions end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_shm::door::SessionId;
@@ -9,8 +10,8 @@ use super::{HostStack, Session, Sessions, What};
 use crate::program::Program;
 
 impl Sessions {
-    /// Nobody holds the session any more: what was written still goes out, unless there is something that nobody read, or SO_LINGER says 0 seconds;
-    /// then the peer gets a reset (close(2)).
+    /// Nobody holds the session any more. What was written still goes out; when there is something that nobody read, or SO_LINGER says 0 seconds, as much of it as the
+    /// windows let out, and then the peer gets a reset (close(2)).
     pub(crate) fn close(&mut self, stack: &mut HostStack, program: &Arc<Program>, id: SessionId) {
         if let Some(handle) = self.find(program, id) {
             self.end(stack, handle, false);
@@ -26,8 +27,9 @@ impl Sessions {
         }
     }
 
+    /// The session ends, with a reset that leaves behind what may still leave, or as it was left.
     pub(super) fn end(&mut self, stack: &mut HostStack, handle: Handle<Session>, reset: bool) {
-        if !reset && self.ends_later(stack, handle) {
+        if !reset && (self.ends_later(stack, handle) || self.sends_first(stack, handle)) {
             return;
         }
         self.forget_joint(stack, handle);
@@ -46,14 +48,17 @@ impl Sessions {
                     rx.abandon();
                     tx.abandon();
                 }
-                if reset || session.options.linger == Some(0) {
+                if session.program.is_cut.load(Ordering::Relaxed) {
+                    // Nothing of what it wrote is believed.
                     stack.abort(conn);
+                } else if reset || session.options.linger == Some(0) {
+                    stack.close_with_reset(conn);
                 } else {
                     stack.close(conn);
                 }
             }
             What::Datagrams(datagrams) => {
-                datagrams.end(stack);
+                self.report.datagrams_lost += datagrams.end(stack);
                 self.cut_relays(session.id);
             }
         }

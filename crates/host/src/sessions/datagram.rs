@@ -67,13 +67,25 @@ impl Datagrams {
         (fill(&self.rx_blocks), fill(&self.tx_blocks))
     }
 
-    pub(super) fn end(mut self: Box<Self>, stack: &mut HostStack) {
+    /// What was handed to the stack still leaves. Answers how many datagrams were not.
+    pub(super) fn end(mut self: Box<Self>, stack: &mut HostStack) -> u64 {
         if let Some(socket) = self.socket {
             stack.udp_close(socket);
+        }
+        let mut lost = 0;
+        while let Ok(Some(head)) = self.tx.datagram() {
+            self.tx.consume_datagram(&head);
+            lost += 1;
         }
         // Datagrams go round and round in their FIFOs.
         self.rx_blocks.touched(u32::MAX);
         self.tx_blocks.touched(u32::MAX);
+        lost
+    }
+
+    /// Whether the process has written something that the stack has not taken.
+    fn has_more(&mut self) -> bool {
+        matches!(self.tx.datagram(), Ok(Some(_)))
     }
 }
 
@@ -100,10 +112,11 @@ impl Sessions {
         local: Endpoint,
     ) -> Result<Endpoint, Refusal> {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let sharing = session.sharing();
         let What::Datagrams(datagrams) = &mut session.what else { return Err(gone()) };
         let spec =
             UdpSpec { table: session.table, local, token: Session::token(handle), v6_only: session.options.v6_only };
-        let socket = stack.udp_bind(spec)?;
+        let socket = stack.udp_bind_shared(spec, sharing)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
         datagrams.socket = Some(socket);
         self.relay_out(stack, handle);
@@ -142,6 +155,7 @@ impl Sessions {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         session.remote = Some(remote);
         session.local = stack.udp_local(socket).map(|local| session.shown(local));
+        self.relays_hear(handle, Some(peer));
         Ok(())
     }
 
@@ -152,6 +166,7 @@ impl Sessions {
             stack.udp_disconnect(socket)?;
             session.remote = None;
             session.local = stack.udp_local(socket).map(|local| session.shown(local));
+            self.relays_hear(handle, None);
         }
         Ok(())
     }
@@ -196,6 +211,47 @@ impl Sessions {
         if wants_room {
             self.tell(handle, event::WRITABLE);
         }
+        self.goes_on_leaving(stack, handle, left < QUANTUM);
+    }
+
+    /// After a session gave datagrams to the stack that nobody has any more: it ends when these were the last, or has new hope.
+    fn goes_on_leaving(&mut self, stack: &mut HostStack, handle: Handle<Session>, any: bool) {
+        let Some(session) = self.table.get_mut(handle).filter(|session| session.leaves_at.is_some()) else { return };
+        let What::Datagrams(datagrams) = &mut session.what else { return };
+        if !datagrams.has_more() {
+            self.end(stack, handle, false);
+        } else if any {
+            self.leavers.begin(handle);
+        }
+    }
+
+    /// Nobody has the session any more. True: what was written goes to the stack first, and then it ends. Its address is free meanwhile.
+    pub(super) fn sends_first(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
+        let Some(session) = self.table.get_mut(handle) else { return false };
+        let What::Datagrams(datagrams) = &mut session.what else { return false };
+        if !datagrams.has_more() {
+            return false;
+        }
+        if session.leaves_at.is_some() {
+            return true;
+        }
+        let id = session.id;
+        session.subscribers.clear();
+        self.send_datagrams(stack, handle);
+        let Some(What::Datagrams(datagrams)) = self.table.get_mut(handle).map(|s| &mut s.what) else { return true };
+        if let Some(socket) = datagrams.socket {
+            stack.udp_let_go(socket);
+        }
+        if !datagrams.has_more() {
+            return false;
+        }
+        self.cut_relays(id);
+        if let Some(session) = self.table.get_mut(handle) {
+            // Until its time begins, at the end of this turn's work.
+            session.leaves_at = Some(self.now);
+        }
+        self.leavers.begin(handle);
+        true
     }
 
     /// Hands the process what the stack has received, as long as there is room.

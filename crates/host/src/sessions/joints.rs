@@ -18,7 +18,7 @@ use crate::store::{Liar, pass};
 /// Bytes that one direction passes before others get their turn.
 const QUANTUM: u32 = 1 << 20;
 
-/// How long bytes of a session that nobody has any more wait for their reader, without any progress. As long as the stack waits for a peer that does not close.
+/// How long what was written to a session that nobody has any more waits to be taken, without any progress. As long as the stack waits for a peer that does not close.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The other end of a connection, when that is ours too.
@@ -51,6 +51,11 @@ pub(super) struct Leavers {
 }
 
 impl Leavers {
+    /// The session waits from now on, or begins anew.
+    pub(super) fn begin(&mut self, handle: Handle<Session>) {
+        self.fresh.push(handle);
+    }
+
     /// None waits to be told until when it may stay.
     pub(super) fn have_their_time(&self) -> bool {
         self.fresh.is_empty()

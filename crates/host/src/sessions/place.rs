@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_proto::Table;
+use clearway_proto::{Sharing, Table};
+use clearway_shm::door::SocketOptions;
 use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
@@ -57,6 +58,12 @@ impl Session {
             SocketAddr::V4(v4) if self.v6 => SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port()),
             other => other,
         }
+    }
+
+    /// Who may have its port beside it.
+    pub(super) fn sharing(&self) -> Sharing {
+        let SocketOptions { reuse_address, reuse_port, .. } = self.options;
+        Sharing { reuse_address, reuse_port, owner: self.program.owner }
     }
 
     /// The wildcard of the socket's family.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use clearway_base::Handle;
-use clearway_proto::{UdpId, UdpSpec};
+use clearway_proto::{Sharing, UdpId, UdpSpec};
 use clearway_shm::door::{SessionId, worker_of};
 use clearway_shm::layout::DatagramHead;
+use clearway_wire::Endpoint;
 
 use super::datagram::head_of;
 use super::{HostStack, Session, Sessions, What};
@@ -71,11 +72,12 @@ impl Sessions {
         let What::Datagrams(datagrams) = &session.what else { return };
         let Some(local) = datagrams.socket.and_then(|socket| stack.udp_local(socket)) else { return };
         let spec = UdpSpec { table: session.table, local, token: 0, v6_only: session.options.v6_only };
+        let sharing = session.sharing();
         for worker in self.other_workers() {
             let (home, program, road) = (session.id, Arc::clone(&session.program), Arc::clone(&datagrams.road));
             let add = move |worker: &mut Worker| {
                 let (sessions, stack) = worker.both();
-                sessions.add_relay(stack, spec, home, program, road);
+                sessions.add_relay(stack, (spec, sharing), home, program, road);
             };
             self.house.to_worker(worker, Box::new(add));
         }
@@ -84,7 +86,7 @@ impl Sessions {
     fn add_relay(
         &mut self,
         stack: &mut HostStack,
-        spec: UdpSpec,
+        (spec, sharing): (UdpSpec, Sharing),
         home: SessionId,
         program: Arc<Program>,
         road: Arc<Road>,
@@ -92,7 +94,7 @@ impl Sessions {
         let index = self.index;
         // The socket's word is the relay's handle, and the relay holds the socket: so the place comes first.
         let made = self.relays.insert_with(|handle| {
-            let socket = stack.udp_bind(UdpSpec { token: handle.to_bits() | MARK, ..spec }).ok();
+            let socket = stack.udp_bind_shared(UdpSpec { token: handle.to_bits() | MARK, ..spec }, sharing).ok();
             Relay { home, program, socket, road }
         });
         if made.and_then(|handle| self.relays.get(handle)).is_none_or(|relay| relay.socket.is_none()) {
@@ -101,6 +103,37 @@ impl Sessions {
                 self.relays.remove(handle);
             }
         }
+    }
+
+    /// Does the same to the sockets of all relays of a session.
+    pub(super) fn at_relays(
+        &self,
+        handle: Handle<Session>,
+        what: impl Fn(&mut HostStack, UdpId) + Clone + Send + 'static,
+    ) {
+        let Some(home) = self.table.get(handle).map(|session| session.id) else { return };
+        for worker in self.other_workers() {
+            let what = what.clone();
+            let job = move |worker: &mut Worker| {
+                let (sessions, stack) = worker.both();
+                let mine = sessions.relays.iter().find(|(_, relay)| relay.home == home);
+                if let Some(socket) = mine.and_then(|(_, relay)| relay.socket) {
+                    what(stack, socket);
+                }
+            };
+            self.house.to_worker(worker, Box::new(job));
+        }
+    }
+
+    /// The session hears this peer only, or everybody again: so do the relays, or datagrams of others would come to them that are for sockets beside it.
+    pub(super) fn relays_hear(&self, handle: Handle<Session>, peer: Option<Endpoint>) {
+        self.at_relays(handle, move |stack, socket| {
+            // Where a worker has no way to the peer, nothing of the peer's comes there either.
+            let _ = match peer {
+                Some(peer) => stack.udp_connect(socket, peer),
+                None => stack.udp_disconnect(socket),
+            };
+        });
     }
 
     /// The session's port is held by no other worker any more.

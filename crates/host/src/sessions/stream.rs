@@ -34,6 +34,7 @@ impl Sessions {
             v6_only: session.options.v6_only,
             reuse_address: session.options.reuse_address,
             reuse_port: session.options.reuse_port,
+            owner: session.program.owner,
         };
         let bind = stack.bind(spec)?;
         session.bind = Some(bind);

@@ -245,6 +245,9 @@ impl Sessions {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         let quick_ack = (options.quick_ack != session.options.quick_ack).then_some(options.quick_ack);
         session.options = options;
+        if let Some(bind) = session.bind {
+            stack.set_bind_sharing(bind, session.sharing());
+        }
         match &session.what {
             What::Conn(conn) => {
                 let conn = *conn;
@@ -257,6 +260,11 @@ impl Sessions {
             What::Datagrams(datagrams) => {
                 if let Some(socket) = datagrams.socket {
                     stack.udp_set_hops(socket, options.tos, options.ttl)?;
+                    let sharing = session.sharing();
+                    stack.udp_set_sharing(socket, sharing)?;
+                    self.at_relays(handle, move |stack, socket| {
+                        let _ = stack.udp_set_sharing(socket, sharing);
+                    });
                 }
             }
             What::Listener(_) => self.tune(stack, handle, None),

@@ -1,6 +1,7 @@
 //! Counters of the stacks, summed over the workers, less what they were when they were cleared.
 
 use clearway_dev::DevCounters;
+use clearway_engine::App;
 use clearway_pkt::Iface;
 use clearway_proto::Counters;
 use serde_json::{Map, Value, json};
@@ -40,7 +41,7 @@ fn tcp_rows(counters: &Counters) -> Rows {
 }
 
 fn udp_rows(counters: &Counters) -> Rows {
-    rows![counters.udp; datagrams_in, datagrams_out, send_failures]
+    rows![counters.udp; datagrams_in, datagrams_out, send_failures, lost_after_close]
 }
 
 fn drop_rows(counters: &Counters) -> Rows {
@@ -110,6 +111,8 @@ impl Look<'_> {
         let mut rows = gather(self.house, udp_rows)?;
         let sockets = self.house.ask_all(|worker| u64::from(worker.stack().population().udp_sockets))?;
         rows.insert(0, ("sockets", sockets.iter().sum()));
+        let lost = self.house.ask_all(|worker| worker.sessions().report().datagrams_lost)?;
+        rows.push(("lost_in_sessions", lost.iter().sum()));
         Ok(listed("udp", &rows))
     }
 

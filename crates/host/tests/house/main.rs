@@ -9,6 +9,7 @@ mod guest;
 mod idle;
 mod joints;
 mod minute;
+mod partings;
 mod refusals;
 mod trust;
 mod world;

@@ -13,7 +13,7 @@ fn net() -> Net {
 
 fn at(local: &str, port: u16) -> BindSpec {
     let local = Endpoint::new(addr(local), port);
-    BindSpec { table: Table(0), local, v6_only: false, reuse_address: false, reuse_port: false }
+    BindSpec { table: Table(0), local, v6_only: false, reuse_address: false, reuse_port: false, owner: 0 }
 }
 
 fn listening(local: &str, port: u16) -> ListenSpec {

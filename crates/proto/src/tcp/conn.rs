@@ -441,6 +441,16 @@ impl<E: Env> Conn<E> {
         }
     }
 
+    /// Nobody will read what the peer sends: with the next emit what may still leave leaves, and behind it a reset. Whoever wrote before he closed was told that
+    /// his bytes were taken, so those that the windows let out are not kept back (as on Linux, where they left when they were written).
+    pub(crate) fn reset_behind_data(&mut self) {
+        if !self.state.may_transmit() {
+            return self.reset();
+        }
+        self.marks.clear(Marks::ACK_NOW.with(Marks::PROBE_DUE));
+        self.marks.set(Marks::RST_DUE.with(Marks::EMIT));
+    }
+
     /// The retransmission timer, or the persist timer, is to fire at `at`.
     #[inline]
     pub(crate) fn set_rto(&mut self, at: Instant) {

@@ -62,7 +62,7 @@ fn emit_any<E: Env, S: Sink>(
 ) -> Turn {
     c.marks.clear(Marks::EMIT);
     let result = if c.marks.has(Marks::RST_DUE) {
-        emit_reset(now, c, p, out).map(|()| Turn::Done)
+        emit_last(now, c, p, config, out)
     } else if c.marks.has(Marks::SYN_DUE) {
         emit_syn(now, c, p, config, out).map(|()| Turn::Done)
     } else {
@@ -171,6 +171,37 @@ fn emit_data<E: Env, S: Sink>(
         }
     }
     emit_rest(now, c, p, config, out)
+}
+
+/// What may still leave of a connection that ends with a reset, and then the reset. Nobody writes any more, so nothing waits for company (Nagle, cork).
+fn emit_last<E: Env, S: Sink>(
+    now: Instant,
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    out: &mut IpOut<'_, S>,
+) -> Result<Turn, OutError> {
+    let mut quantum = config.tcp.quantum.max(1);
+    if c.state.may_transmit() && ack::has_unsent(c, p) {
+        let path = out.path(&mut c.route, &c.key)?;
+        c.path_takes(path.mtu);
+        loop {
+            let seen = view(c, p, path.max_tcp_segmented_payload);
+            let all = View { nodelay: true, cork: false, small_unacked: false, force: true, ..seen };
+            let Plan::Send { span, fin, again } = next(&all) else { break };
+            if quantum == 0 {
+                return Ok(Turn::More);
+            }
+            quantum = quantum.saturating_sub(emit_span(now, c, p, config, out, span, fin, again)?.max(1));
+            if c.state == State::Closed {
+                // The store did not have what it promised.
+                return Ok(Turn::Done);
+            }
+        }
+    }
+    c.state = State::Closed;
+    emit_reset(now, c, p, out)?;
+    Ok(Turn::Done)
 }
 
 /// About to send with nothing in flight: after a pause the congestion window starts over.

@@ -81,7 +81,7 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
         return Err(Drop::TcpDuplicate);
     }
     cx.counters.tcp.resets_after_close += 1;
-    c.reset();
+    c.reset_behind_data();
     Err(Drop::TcpAfterClose)
 }
 

@@ -47,6 +47,7 @@ impl<E: Env> Tcp<E> {
             v6_only: spec.v6_only,
             reuse_address: false,
             reuse_port: false,
+            owner: 0,
         });
         if local.port == 0 {
             let mut rng = self.pools.rng.fork();
@@ -104,7 +105,7 @@ impl<E: Env> Tcp<E> {
         while let Some(index) = listener.queue.pop_front(&mut self.open.links(|c| &mut c.owner)) {
             if let Some(c) = self.open.by_index_mut(index) {
                 c.marks.clear(Marks::PENDING);
-                self.abandon(config, counters, index, true);
+                self.abandon(config, counters, index, Parting::ResetNow);
             }
         }
     }
@@ -393,9 +394,19 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>, id: ConnId) {
         let Some(c) = self.owned(id) else { return };
         // RFC 2525 2.17: bytes that nobody will read are not acknowledged as if somebody had.
-        let reset = self.pools.rx.unread(&c.rx) > 0;
-        let index = id.index();
-        self.abandon(cx.config, cx.counters, index, reset);
+        let parting = if self.pools.rx.unread(&c.rx) > 0 { Parting::Reset } else { Parting::Fin };
+        self.part(cx, id.index(), parting);
+    }
+
+    /// The owner lets go, and wants no FIN.
+    pub(crate) fn close_with_reset(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        if self.owned(id).is_some() {
+            self.part(cx, id.index(), Parting::Reset);
+        }
+    }
+
+    fn part(&mut self, cx: &mut Cx<'_>, index: u32, parting: Parting) {
+        self.abandon(cx.config, cx.counters, index, parting);
         if self.orphans.len() > cx.config.limits.orphans {
             if let Some(oldest) = self.orphans.front() {
                 self.evict_orphan(cx, oldest);
@@ -406,12 +417,12 @@ impl<E: Env> Tcp<E> {
     /// The owner gives up (RFC 9293 3.10.5).
     pub(crate) fn abort(&mut self, cx: &mut Cx<'_>, id: ConnId) {
         if self.owned(id).is_some() {
-            self.abandon(cx.config, cx.counters, id.index(), true);
+            self.abandon(cx.config, cx.counters, id.index(), Parting::ResetNow);
         }
     }
 
-    /// The connection at `index`, which nobody is to accept any more, has no owner from now on: it ends with a reset, or with a FIN behind its data.
-    fn abandon(&mut self, config: &Config, counters: &mut Counters, index: u32, reset: bool) {
+    /// The connection at `index`, which nobody is to accept any more, has no owner from now on.
+    fn abandon(&mut self, config: &Config, counters: &mut Counters, index: u32, parting: Parting) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         self.news.leave(&mut c.news);
         c.events = crate::event::ConnEvents(0);
@@ -421,10 +432,12 @@ impl<E: Env> Tcp<E> {
         }
         self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), index);
         let Some(c) = self.open.by_index_mut(index) else { return };
-        if reset || c.state == State::SynSent {
+        if parting != Parting::Fin || c.state == State::SynSent {
             // In SYN-SENT there is nothing to finish (RFC 9293 3.10.4, SYN-SENT STATE).
-            if c.state != State::Closed {
-                c.reset();
+            match parting {
+                _ if c.state == State::Closed => {}
+                Parting::Reset => c.reset_behind_data(),
+                Parting::ResetNow | Parting::Fin => c.reset(),
             }
         } else {
             c.times.life = Instant::NEVER;
@@ -467,9 +480,20 @@ impl<E: Env> Tcp<E> {
     }
 }
 
+/// How a connection ends that its owner lets go of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parting {
+    /// With a FIN behind its data.
+    Fin,
+    /// With a reset behind such data as may still leave.
+    Reset,
+    /// With a reset and nothing else.
+    ResetNow,
+}
+
 /// What somebody wants who shares a port with nobody.
 fn alone(table: Table, local: Endpoint) -> BindSpec {
-    BindSpec { table, local, v6_only: true, reuse_address: false, reuse_port: false }
+    BindSpec { table, local, v6_only: true, reuse_address: false, reuse_port: false, owner: 0 }
 }
 
 /// The connection that bytes may be written to.

@@ -58,28 +58,17 @@ impl Udp {
 
     /// Every socket that a datagram to `local` may be for.
     fn find_all(&self, table: Table, local: &Endpoint, remote: &Endpoint, found: &mut alloc::vec::Vec<u32>) {
-        let wildcard = Endpoint::new(if local.addr.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 }, local.port);
-        let both = Endpoint::new(Addr::ANY_V6, local.port);
-        let mut all_at = |local: &Endpoint, remote: Option<&Endpoint>, dual: bool| {
-            self.map.find(self.hash_of(table, local, remote), |index| {
-                let is_it = |s: &Socket| {
-                    s.table == table && s.local == *local && s.remote.as_ref() == remote && (s.dual || !dual)
-                };
-                if self.sockets.by_index(index).is_some_and(is_it) && found.len() < found.capacity() {
-                    found.push(index);
-                }
-                // All are wanted, not the first.
-                false
-            });
-        };
-        all_at(local, None, false);
-        all_at(&wildcard, None, false);
-        if local.addr.is_v4() {
-            all_at(&both, None, true);
-        }
-        if self.connected > 0 {
-            all_at(local, Some(remote), false);
-        }
+        let is_v4 = local.addr.is_v4();
+        let wildcard = if is_v4 { Addr::ANY_V4 } else { Addr::ANY_V6 };
+        self.on_port(table, local.port, |index, s| {
+            let is_any = s.remote.is_none() && (s.local.addr == wildcard || (is_v4 && s.dual));
+            let is_here = is_any || s.local.addr == local.addr;
+            if is_here && s.remote.is_none_or(|peer| peer == *remote) && found.len() < found.capacity() {
+                found.push(index);
+            }
+            // All are wanted, not the first.
+            false
+        });
     }
 }
 

@@ -8,11 +8,14 @@ use clearway_wire::{Malformed, eth, ipv4, ipv6};
 
 use super::*;
 use crate::testing::*;
-use crate::{InterfaceSpec, Link};
+use crate::{InterfaceSpec, Limits, Link};
 
 fn spec(local: &str, port: u16) -> UdpSpec {
     UdpSpec { table: Table(0), local: Endpoint::new(addr(local), port), token: u64::from(port), v6_only: false }
 }
+
+const REUSE_ADDRESS: Sharing = Sharing { reuse_address: true, reuse_port: false, owner: 0 };
+const REUSE_PORT: Sharing = Sharing { reuse_address: false, reuse_port: true, owner: 0 };
 
 fn end(a: &str, port: u16) -> Endpoint {
     Endpoint::new(addr(a), port)
@@ -55,12 +58,13 @@ fn a_datagram_goes_there_and_back() {
 fn the_most_specific_socket_gets_the_datagram() {
     let mut net = Net::lan();
     net.stack.add_address(net.now, Iface(0), cidr("10.0.0.3/24")).unwrap();
-    let any6 = bind(&mut net, "::", 7);
-    let bound = bind(&mut net, "10.0.0.1", 7);
+    let any6 = share(&mut net, "::", 7, REUSE_ADDRESS);
+    let bound = share(&mut net, "10.0.0.1", 7, REUSE_ADDRESS);
     let other = bind(&mut net, "10.0.0.1", 8);
     net.stack.udp_connect(other, end("10.0.0.2", 9)).unwrap();
-    // Connected sockets leave their port to others: a second one for the same port.
-    let again = bind(&mut net, "10.0.0.1", 8);
+    assert_eq!(net.stack.udp_bind(spec("10.0.0.1", 8)), Err(UdpError::InUse), "a connected socket keeps its port");
+    net.stack.udp_set_sharing(other, REUSE_ADDRESS).unwrap();
+    let again = net.stack.udp_bind_shared(spec("10.0.0.1", 8), REUSE_ADDRESS).unwrap();
     let mut from = |src: (&str, u16), dst: (&str, u16)| {
         net.ingest(&ip_frame(&udp_packet(src, dst, b"x")));
         [any6, bound, other, again].map(|s| net.stack.udp_recv(s).is_some())
@@ -87,7 +91,6 @@ fn ports_are_bound_once() {
     let mut net = Net::lan();
     bind(&mut net, "10.0.0.1", 7);
     assert_eq!(net.stack.udp_bind(spec("10.0.0.1", 7)), Err(UdpError::InUse));
-    bind(&mut net, "0.0.0.0", 7);
     assert_eq!(net.stack.udp_bind(spec("0.0.0.0", 7)), Err(UdpError::InUse));
     assert_eq!(net.stack.udp_bind(spec("::", 7)), Err(UdpError::InUse), "it would take IPv4 too");
     assert_eq!(net.stack.udp_bind(spec("192.0.2.1", 7)), Err(UdpError::BadAddress));
@@ -107,7 +110,7 @@ fn a_closed_socket_is_gone_and_its_place_is_free() {
     net.ingest(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 1), b"x"));
     net.stack.udp_close(a);
     assert_eq!(net.stack.next_event(), None);
-    assert_eq!(net.emit().len(), 0);
+    assert_eq!(net.emit().len(), 1, "what was taken leaves");
     assert_eq!(net.stack.udp_send(a, end("10.0.0.2", 9), None, b"x"), Err(UdpError::Stale));
     assert!(net.stack.udp_recv(a).is_none());
     let b = bind(&mut net, "10.0.0.1", 1);
@@ -475,4 +478,159 @@ fn who_sends_where_nothing_leads_is_told_at_once() {
     net.stack.udp_send(socket, end("10.0.0.2", 1), None, b"x").unwrap();
     net.stack.set_up(clearway_pkt::Iface(0), false);
     assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 1), None, b"x"), Err(UdpError::NoRoute));
+}
+
+/// A socket that shares its port.
+fn share(net: &mut Net, local: &str, port: u16, sharing: Sharing) -> UdpId {
+    net.stack.udp_bind_shared(spec(local, port), sharing).unwrap()
+}
+
+#[test]
+fn an_address_is_refused_beside_any_other_that_some_datagram_could_be_for_unless_both_share() {
+    const ADDRESSES: [(&str, bool); 6] = [
+        ("0.0.0.0", false),
+        ("10.0.0.1", false),
+        ("10.0.0.3", false),
+        ("::", false),
+        ("::", true),
+        ("2001:db8::1", true),
+    ];
+    let sharings = [
+        Sharing::default(),
+        REUSE_ADDRESS,
+        REUSE_PORT,
+        Sharing { owner: 1, ..REUSE_PORT },
+        Sharing { reuse_address: true, ..REUSE_PORT },
+    ];
+    for (a, a_only) in ADDRESSES {
+        for (b, b_only) in ADDRESSES {
+            // IPv4 and IPv6 meet in the wildcard of both alone; of one family, equal addresses and wildcards meet.
+            let (v4_a, v4_b) = (a.contains('.'), b.contains('.'));
+            let meets = match (v4_a, v4_b) {
+                (true, true) | (false, false) => a == b || a == "0.0.0.0" || b == "0.0.0.0" || a == "::" || b == "::",
+                (true, false) => b == "::" && !b_only,
+                (false, true) => a == "::" && !a_only,
+            };
+            for first in sharings {
+                for second in sharings {
+                    let mut net = Net::lan();
+                    net.stack.add_address(net.now, Iface(0), cidr("10.0.0.3/24")).unwrap();
+                    let one = net.stack.udp_bind_shared(UdpSpec { v6_only: a_only, ..spec(a, 7) }, first).unwrap();
+                    let other = net.stack.udp_bind_shared(UdpSpec { v6_only: b_only, ..spec(b, 7) }, second);
+                    let share = first.reuse_address && second.reuse_address
+                        || first.reuse_port && second.reuse_port && first.owner == second.owner;
+                    assert_eq!(other.is_ok(), share || !meets, "{a} {a_only} {first:?} before {b} {b_only} {second:?}");
+                    net.stack.udp_close(one);
+                    if other.is_err() {
+                        bind(&mut net, b, 7);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sends datagrams of 64 flows to port 7 and says which of `sockets` each was for.
+fn spread(net: &mut Net, sockets: &[UdpId]) -> Vec<usize> {
+    let one = |net: &mut Net, port: u16| {
+        assert_eq!(net.ingest(&ip_frame(&udp_packet(("10.0.0.2", port), ("10.0.0.1", 7), b"x"))), None);
+        let mut took = sockets.iter().enumerate().filter(|(_, s)| net.stack.udp_recv(**s).is_some()).map(|(at, _)| at);
+        let first = took.next().expect("somebody took it");
+        assert_eq!(took.next(), None, "a datagram is for one socket");
+        first
+    };
+    (1000..1064).map(|port| one(net, port)).collect()
+}
+
+#[test]
+fn a_group_shares_datagrams_by_their_flow_and_who_is_connected_comes_before_it() {
+    for local in ["10.0.0.1", "0.0.0.0", "::"] {
+        let mut net = Net::lan();
+        let group: Vec<UdpId> = (0..4).map(|_| share(&mut net, local, 7, REUSE_PORT)).collect();
+        let first = spread(&mut net, &group);
+        for member in 0..4 {
+            let had = first.iter().filter(|at| **at == member).count();
+            assert!(had >= 4, "{local}: of 64 flows the socket {member} had {had}: {first:?}");
+        }
+        assert_eq!(spread(&mut net, &group), first, "{local}: a flow stays with its socket");
+        // A member that connects leaves the group, and has its peer's datagrams for itself.
+        net.stack.udp_connect(group[2], end("10.0.0.2", 1003)).unwrap();
+        let second = spread(&mut net, &group);
+        assert_eq!(second.iter().filter(|at| **at == 2).count(), 1, "{local}");
+        assert_eq!(second[3], 2, "{local}");
+        net.stack.udp_disconnect(group[2]).unwrap();
+        assert!(spread(&mut net, &group).iter().filter(|at| **at == 2).count() >= 4, "{local}");
+        // Whoever is in the midst of the others may leave.
+        for (at, socket) in group.iter().enumerate().take(3) {
+            net.stack.udp_close(*socket);
+            let left = spread(&mut net, &group);
+            assert!(left.iter().all(|had| *had > at), "{local}: {left:?}");
+        }
+        net.stack.udp_close(group[3]);
+        assert_eq!(net.stack.population().udp_sockets, 0);
+    }
+}
+
+#[test]
+fn of_sockets_that_only_reuse_their_address_the_one_bound_last_gets_the_datagrams() {
+    let mut net = Net::lan();
+    let sockets: Vec<UdpId> = (0..3).map(|_| share(&mut net, "10.0.0.1", 7, REUSE_ADDRESS)).collect();
+    assert_eq!(spread(&mut net, &sockets), [2; 64]);
+    net.stack.udp_close(sockets[2]);
+    assert_eq!(spread(&mut net, &sockets), [1; 64]);
+    // Who takes IPv6 alone is passed over.
+    let mut net = Net::lan();
+    let both = share(&mut net, "::", 7, REUSE_ADDRESS);
+    let six = net.stack.udp_bind_shared(UdpSpec { v6_only: true, ..spec("::", 7) }, REUSE_ADDRESS).unwrap();
+    assert_eq!(spread(&mut net, &[both, six]), [0; 64]);
+}
+
+#[test]
+fn what_a_closed_socket_was_given_still_leaves_and_its_port_is_free_at_once() {
+    let mut net = Net::lan();
+    let socket = bind(&mut net, "10.0.0.1", 7);
+    net.emit();
+    for number in 0..100u8 {
+        net.stack.udp_send(socket, end("10.0.0.2", 9), None, &[number]).unwrap();
+    }
+    net.stack.udp_close(socket);
+    assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 9), None, b"x"), Err(UdpError::Stale));
+    assert_eq!(net.stack.population().udp_sockets, 0);
+    assert_eq!(net.stack.udp_sockets().count(), 0);
+    let next = bind(&mut net, "10.0.0.1", 7);
+    let mut sent = Vec::new();
+    while net.stack.wants_emit() {
+        sent.extend(net.emit());
+    }
+    let last_bytes: Vec<u8> = sent.iter().filter_map(|frame| frame.last().copied()).collect();
+    assert_eq!(last_bytes, (0..100).collect::<Vec<u8>>());
+    assert_eq!((net.stack.counters().udp.datagrams_out, net.stack.counters().udp.lost_after_close), (100, 0));
+    // The handle of the closed one reaches nobody.
+    net.stack.udp_close(socket);
+    assert_eq!(net.stack.udp_local(next), Some(end("10.0.0.1", 7)));
+}
+
+#[test]
+fn what_no_device_takes_from_a_closed_socket_is_counted_in_the_end() {
+    let mut net = Net::lan();
+    net.sink.room = Some(0);
+    let socket = bind(&mut net, "10.0.0.1", 7);
+    for number in 0..5u8 {
+        net.stack.udp_send(socket, end("10.0.0.2", 9), None, &[number]).unwrap();
+    }
+    net.stack.udp_close(socket);
+    assert!(net.emit().is_empty());
+    assert!(net.stack.next_deadline() <= net.now + CLOSED_WAITS);
+    net.now += CLOSED_WAITS;
+    net.stack.expire(net.now);
+    assert_eq!(net.stack.counters().udp.lost_after_close, 5);
+    assert!(!net.stack.wants_emit());
+    // Closed sockets keep nobody from a place.
+    let all = Limits::default().udp_sockets;
+    for port in 0..2 * all as u16 {
+        let socket = bind(&mut net, "10.0.0.1", 10_000 + port);
+        net.stack.udp_send(socket, end("10.0.0.2", 9), None, b"x").unwrap();
+        net.stack.udp_close(socket);
+    }
+    assert_eq!(net.stack.counters().udp.lost_after_close, 5 + u64::from(all));
 }

@@ -8,28 +8,37 @@ use super::{
     to_handle,
 };
 use crate::Table;
+use crate::bind::Sharing;
 use crate::error::Unreachable;
 use crate::stack::{Stack, UdpId};
 use crate::store::Env;
 
 impl<E: Env> Stack<E> {
-    /// Binds a socket. Memory for its queues is taken here.
+    /// Binds a socket, which has its addresses and port for itself. Memory for its queues is taken here.
     pub fn udp_bind(&mut self, spec: UdpSpec) -> Result<UdpId, UdpError> {
+        self.udp_bind_shared(spec, Sharing::default())
+    }
+
+    /// As [`Stack::udp_bind`], beside others that share the port too.
+    pub fn udp_bind_shared(&mut self, spec: UdpSpec, sharing: Sharing) -> Result<UdpId, UdpError> {
         // Who binds to a group takes what is sent to it, and nothing else.
         let any = spec.local.addr.is_unspecified() || spec.local.addr.is_multicast();
         if !any && !self.ip.is_ours(spec.table, &spec.local.addr) {
             return Err(UdpError::BadAddress);
         }
-        self.udp.bind(&spec)
+        self.udp.bind(&spec, &sharing, &mut self.counters)
+    }
+
+    /// From now on these may have the port beside it. Who has it already keeps it.
+    pub fn udp_set_sharing(&mut self, socket: UdpId, sharing: Sharing) -> Result<(), UdpError> {
+        self.udp.by_id(socket)?.sharing = sharing;
+        Ok(())
     }
 
     /// From now on the socket takes datagrams of this peer only, sends to it when no other is named, and hears of ICMP errors.
     pub fn udp_connect(&mut self, socket: UdpId, remote: Endpoint) -> Result<(), UdpError> {
         let handle = to_handle(socket).ok_or(UdpError::Stale)?;
-        let (table, old, was) = {
-            let s = self.udp.sockets.get(handle).ok_or(UdpError::Stale)?;
-            (s.table, s.local, s.remote)
-        };
+        let table = self.udp.sockets.get(handle).filter(|s| !s.closed).ok_or(UdpError::Stale)?.table;
         if remote.port == 0 || !(remote.addr.is_multicast() || self.ip.may_be_peer(table, &remote.addr)) {
             return Err(UdpError::BadAddress);
         }
@@ -42,38 +51,19 @@ impl<E: Env> Stack<E> {
         if local.addr.is_v4() != remote.addr.is_v4() {
             return Err(UdpError::BadAddress);
         }
-        if self.udp.find(table, &local, Some(&remote)).is_some_and(|index| index != handle.index()) {
-            return Err(UdpError::InUse);
-        }
-        let index = handle.index();
-        self.udp.map.remove(self.udp.hash_of(table, &old, was.as_ref()), |value| value == index);
-        let hash = self.udp.hash_of(table, &local, Some(&remote));
-        self.udp.map.insert(hash, index).map_err(|_| UdpError::TooMany)?;
-        self.udp.connected += u32::from(was.is_none());
-        let s = self.udp.by_id(socket)?;
-        (s.local, s.remote) = (local, Some(remote));
-        Ok(())
+        self.udp.move_to(handle.index(), local, Some(remote))
     }
 
     /// The socket has no peer any more: it takes datagrams of everybody again, for the address that it was bound to.
     pub fn udp_disconnect(&mut self, socket: UdpId) -> Result<(), UdpError> {
         let index = to_handle(socket).ok_or(UdpError::Stale)?.index();
-        let (table, local, bound, was) = {
-            let s = self.udp.by_id(socket)?;
-            (s.table, s.local, s.bound, s.remote)
-        };
-        if was.is_none() {
+        let s = self.udp.by_id(socket)?;
+        if s.remote.is_none() {
             return Ok(());
         }
-        if self.udp.find(table, &bound, None).is_some() {
-            return Err(UdpError::InUse);
-        }
-        self.udp.map.remove(self.udp.hash_of(table, &local, was.as_ref()), |value| value == index);
-        self.udp.map.insert(self.udp.hash_of(table, &bound, None), index).map_err(|_| UdpError::TooMany)?;
-        self.udp.connected -= 1;
-        let s = self.udp.by_id(socket)?;
-        (s.local, s.remote, s.error) = (bound, None, None);
-        Ok(())
+        let bound = s.bound;
+        s.error = None;
+        self.udp.move_to(index, bound, None)
     }
 
     /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`] (UDP_GRO), or one by one.
@@ -89,18 +79,34 @@ impl<E: Env> Stack<E> {
         socket.map_or(0, |s| s.tx.free_bytes() as u32)
     }
 
-    /// Closes a socket. Datagrams that wait are dropped, both ways.
+    /// Closes a socket. Its addresses and port are free at once, datagrams that nobody read are dropped, and what was taken to be sent still leaves: what the
+    /// device takes too late is counted ([`UdpCounters::lost_after_close`](crate::UdpCounters::lost_after_close)).
     pub fn udp_close(&mut self, socket: UdpId) {
+        self.udp_let_go(socket);
         let Some(handle) = to_handle(socket) else { return };
+        let index = handle.index();
         let Some(s) = self.udp.sockets.get_mut(handle) else { return };
-        self.ip.groups.leave_all(&mut s.joined);
-        let Some(s) = self.udp.sockets.get(handle) else { return };
-        let (hash, index) = (self.udp.hash_of(s.table, &s.local, s.remote.as_ref()), handle.index());
-        self.udp.connected -= u32::from(s.remote.is_some());
-        self.udp.map.remove(hash, |value| value == index);
-        self.udp.ready.remove(&mut self.udp.sockets.links(|s| &mut s.ready), index);
+        if s.tx.is_empty() {
+            return self.udp.forget(index);
+        }
+        (s.closed, s.wants_room) = (true, false);
         self.udp.told.remove(&mut self.udp.sockets.links(|s| &mut s.told), index);
-        self.udp.sockets.remove(handle);
+        self.udp.just_closed.push_back(&mut self.udp.sockets.links(|s| &mut s.closing), index);
+    }
+
+    /// The first half of [`Stack::udp_close`]: the socket has no address and port any more, and can only send.
+    pub fn udp_let_go(&mut self, socket: UdpId) {
+        let Some(handle) = to_handle(socket) else { return };
+        let index = handle.index();
+        let Some(s) = self.udp.sockets.get(handle).filter(|s| !s.closed) else { return };
+        let port = self.udp.hash_of_port(s.table, s.bound.port);
+        // It may have been let go before.
+        if self.udp.ports_taken.remove(port, |value| value == index).is_some() {
+            self.udp.take_out(index);
+            if let Some(s) = self.udp.sockets.get_mut(handle) {
+                self.ip.groups.leave_all(&mut s.joined);
+            }
+        }
     }
 
     /// Queues a datagram, which the next `emit` sends. `to`: None means the connected peer. `from`: None means the address that fits best.

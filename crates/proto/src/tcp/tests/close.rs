@@ -115,6 +115,83 @@ fn closing_with_unread_bytes_resets() {
     assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
 }
 
+/// Lets go of a connection in the ways that end with a reset, after `write`; what left, payload lengths and flags.
+fn last_words(wnd: u16, write: impl Fn(&mut Bench)) -> [Vec<(usize, Flags)>; 3] {
+    let ways: [fn(&mut Bench, ConnId, u16); 3] = [
+        |b, id, wnd| {
+            b.inject(ACK, 1, 1, wnd, b"unread");
+            b.net.stack.close(id);
+        },
+        |b, id, _| b.net.stack.close_with_reset(id),
+        // What comes after the close finds that nothing has left yet.
+        |b, id, wnd| {
+            b.net.stack.close(id);
+            assert_eq!(b.inject(ACK, 1, 1, wnd, b"late"), Some(Drop::TcpAfterClose));
+        },
+    ];
+    ways.map(|let_go| {
+        let mut b = Bench::accepted(plain(), 1000, wnd);
+        let id = b.id();
+        write(&mut b);
+        b.inject(ACK, 1, 1, wnd, &[]);
+        let_go(&mut b, id, wnd);
+        let left = b.out().iter().map(|seen| (seen.data.len(), seen.flags().without(Flags::PSH))).collect();
+        b.silent();
+        assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
+        left
+    })
+}
+
+#[test]
+fn what_was_written_leaves_before_the_reset_of_a_close() {
+    let [unread, abrupt, late] = last_words(8000, |b| {
+        b.send(&[7; 1500]);
+    });
+    assert_eq!(unread, [(1000, ACK), (500, ACK), (0, RST | ACK)]);
+    assert_eq!(abrupt, unread);
+    assert_eq!(late, [(1000, ACK), (500, ACK | FIN), (0, RST | ACK)], "its FIN was due");
+}
+
+#[test]
+fn nothing_is_held_back_for_company_before_the_reset_of_a_close() {
+    let [unread, abrupt, _] = last_words(8000, |b| {
+        let id = b.id();
+        b.net.stack.set_options(id, ConnOptions { cork: true, ..ConnOptions::default() });
+        b.send(b"smaller");
+        b.silent();
+    });
+    assert_eq!(unread, [(7, ACK), (0, RST | ACK)]);
+    assert_eq!(abrupt, unread);
+}
+
+#[test]
+fn no_more_than_the_window_leaves_before_the_reset_of_a_close() {
+    let [unread, abrupt, _] = last_words(1300, |b| {
+        b.send(&[7; 5000]);
+    });
+    assert_eq!(unread, [(1000, ACK), (300, ACK), (0, RST | ACK)]);
+    assert_eq!(abrupt, unread);
+    let [_, shut, _] = last_words(0, |b| {
+        b.send(&[7; 5000]);
+    });
+    assert_eq!(shut, [(0, RST | ACK)]);
+}
+
+#[test]
+fn what_leaves_before_a_reset_waits_for_room_in_the_device() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let id = b.id();
+    b.send(&[7; 3000]);
+    b.net.stack.close_with_reset(id);
+    b.net.sink.room = Some(2);
+    assert_eq!(b.out().len(), 2);
+    b.net.sink.room = Some(1);
+    assert_eq!(b.one().data.len(), 1000);
+    b.net.sink.room = None;
+    assert_eq!(b.one().flags(), RST | ACK);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+}
+
 #[test]
 fn bytes_that_arrive_after_close_are_answered_with_a_reset() {
     let mut b = established();
