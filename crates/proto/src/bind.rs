@@ -157,7 +157,11 @@ impl<E: Env> Stack<E> {
             let alone = BindSpec { reuse_address: false, reuse_port: false, ..spec };
             let mut rng: Rng = self.ip.rng.fork();
             let free = |port| self.tcp.port_is_free(&BindSpec { local: Endpoint::new(addr, port), ..alone });
-            spec.local.port = self.tcp.ports_from(&mut rng).find(|port| free(*port)).ok_or(BindError::NoPorts)?;
+            // One that no connection has either, or who connects from it later may find its peer connected to from there already.
+            let unused = |port: &u16| !self.tcp.is_used(*port) && free(*port);
+            let port = self.tcp.ports_from(&mut rng).find(unused);
+            let port = port.or_else(|| self.tcp.ports_from(&mut rng).find(|port| free(*port)));
+            spec.local.port = port.ok_or(BindError::NoPorts)?;
         } else if !self.tcp.port_is_free(&spec) {
             return Err(BindError::InUse);
         }

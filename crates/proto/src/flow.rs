@@ -3,6 +3,8 @@
 //! One table holds all three phases of a connection's life: the value says the phase in its two top bits and the place in that phase's slab below.
 //! The hash is keyed (SipHash-1-3), so a stranger cannot choose tuples that collide.
 
+use alloc::boxed::Box;
+
 use clearway_base::FlowMap;
 use clearway_wire::{Addr, Endpoint};
 
@@ -168,12 +170,28 @@ pub(crate) struct Found {
 pub(crate) struct Flows {
     map: FlowMap,
     key: (u64, u64),
+    /// For each ephemeral port, in how many flows it is our side's.
+    from: Box<[u32]>,
+    first_port: u16,
 }
 
 impl Flows {
-    /// A table for `capacity` flows, hashed under `key`.
-    pub(crate) fn new(capacity: u32, key: (u64, u64)) -> Flows {
-        Flows { map: FlowMap::new(capacity), key }
+    /// A table for `capacity` flows, hashed under `key`, which counts those from the ephemeral `ports`.
+    pub(crate) fn new(capacity: u32, key: (u64, u64), ports: (u16, u16)) -> Flows {
+        let (first_port, last) = (ports.0.min(ports.1), ports.0.max(ports.1));
+        let from = alloc::vec![0; usize::from(last - first_port) + 1].into_boxed_slice();
+        Flows { map: FlowMap::new(capacity), key, from, first_port }
+    }
+
+    /// Whether a flow has this ephemeral port on our side, in whatever table and towards whomever.
+    #[inline]
+    pub(crate) fn is_from(&self, port: u16) -> bool {
+        self.from.get(usize::from(port.wrapping_sub(self.first_port))).is_some_and(|flows| *flows > 0)
+    }
+
+    #[inline]
+    fn count(&mut self, port: u16) -> Option<&mut u32> {
+        self.from.get_mut(usize::from(port.wrapping_sub(self.first_port)))
     }
 
     /// The keyed hash of a flow's name.
@@ -221,15 +239,22 @@ impl Flows {
         self.map.len() >= self.map.capacity()
     }
 
-    /// Adds a record; false when the table is full.
-    pub(crate) fn insert(&mut self, hash: u64, at: FlowRef) -> bool {
-        self.map.insert(hash, at.0).is_ok()
+    /// Adds a record, whose flow has `port` on our side; false when the table is full.
+    pub(crate) fn insert(&mut self, hash: u64, at: FlowRef, port: u16) -> bool {
+        let is_there = self.map.insert(hash, at.0).is_ok();
+        if let Some(flows) = self.count(port).filter(|_| is_there) {
+            *flows += 1;
+        }
+        is_there
     }
 
     /// Takes a record out.
-    pub(crate) fn remove(&mut self, hash: u64, at: FlowRef) {
+    pub(crate) fn remove(&mut self, hash: u64, at: FlowRef, port: u16) {
         let gone = self.map.remove(hash, |v| v == at.0);
         debug_assert!(gone.is_some(), "a flow was not in the table");
+        if let Some(flows) = self.count(port) {
+            *flows = flows.saturating_sub(1);
+        }
     }
 
     /// The flow moved on to another phase and keeps its slot.
@@ -255,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_siphash_1_3_of_addresses_ports_and_table() {
-        let flows = Flows::new(1, (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908));
+        let flows = Flows::new(1, (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908), (1, 1));
         for (local, remote) in [
             (Addr::v4([10, 0, 0, 1]), Addr::v4([192, 0, 2, 77])),
             (Addr::v6([0x20; 16]), Addr::v6([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6])),
@@ -271,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_short_name_of_a_flow_says_as_much_as_the_long_one() {
-        let flows = Flows::new(1, (1, 2));
+        let flows = Flows::new(1, (1, 2), (1, 1));
         let name = FlowV4::new([10, 0, 0, 1], [192, 0, 2, 77], 0xfedc_0050, Table(3));
         let key = name.key();
         assert_eq!(key.local_endpoint(), Endpoint::new(Addr::v4([10, 0, 0, 1]), 80));

@@ -189,7 +189,7 @@ impl<E: Env> Tcp<E> {
         Tcp {
             now: Instant::ZERO,
             secret,
-            flows: Flows::new(flows.min(MAX_INDEX), key(1)),
+            flows: Flows::new(flows.min(MAX_INDEX), key(1), config.tcp.ephemeral_ports),
             half: Slab::new(limits.half_open.min(MAX_INDEX)),
             half_wheel: Wheel::with_tick_shift(limits.half_open.min(MAX_INDEX), HALF_TICK_SHIFT, Instant::ZERO),
             open: Slab::new(limits.connections.min(MAX_INDEX)),
@@ -475,11 +475,11 @@ impl<E: Env> Tcp<E> {
         if !c.marks.has(Marks::DETACHED) {
             c.marks.set(Marks::DETACHED);
             let to_wait = c.marks.has(Marks::TO_WAIT);
-            let hash = hash.unwrap_or_else(|| self.flows.hash(&c.key));
+            let (hash, port) = (hash.unwrap_or_else(|| self.flows.hash(&c.key)), c.key.local_port);
             if to_wait {
                 self.enter_wait(now, config, counters, index, hash);
             } else {
-                self.flows.remove(hash, FlowRef::new(LifePhase::Open, index));
+                self.flows.remove(hash, FlowRef::new(LifePhase::Open, index), port);
             }
         }
         self.wheel.disarm(index);

@@ -3,6 +3,8 @@ extern crate std;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
+use clearway_base::Duration;
+
 use super::*;
 use crate::testing::*;
 use crate::{ConnOptions, Event, State};
@@ -148,6 +150,85 @@ fn port_0_takes_each_free_port_once() {
     // The choice of a connection keeps off them too.
     assert_eq!(net.stack.connect(net.now, to("10.0.0.1", 80)), Err(ConnectError::NoPorts));
     assert_eq!(net.stack.listen(listening("10.0.0.1", 0)), Err(ListenError::NoPorts));
+}
+
+/// A stack with these ephemeral ports, and a listener that closes after its peer.
+fn narrow(ports: (u16, u16), stamps: bool) -> (Net, ListenerId) {
+    let mut config = config();
+    config.tcp.ephemeral_ports = ports;
+    config.tcp.timestamps = stamps;
+    let mut net = Net::with(config, &[(loopback(1_500, 0), &["10.0.0.1/24"])]);
+    let listener = net.stack.listen(listening("10.0.0.1", 80)).unwrap();
+    (net, listener)
+}
+
+/// A connection whose client closes first: TIME-WAIT is on the side of the port that was chosen.
+fn come_and_go(net: &mut Net, listener: ListenerId, conn: ConnId) -> u16 {
+    let port = net.stack.local(conn).unwrap().port;
+    net.loop_back();
+    let server = net.stack.accept(listener).expect("it is accepted");
+    net.stack.close(conn);
+    net.loop_back();
+    net.stack.close(server);
+    net.loop_back();
+    assert_eq!(net.stack.population().connections, 0);
+    net.now += Duration::from_millis(1);
+    net.stack.expire(net.now);
+    port
+}
+
+#[test]
+fn a_client_that_closes_first_goes_on_when_all_its_ports_are_in_time_wait() {
+    let (mut net, listener) = narrow((40_000, 40_003), true);
+    for round in 0..4 {
+        let mut ports = BTreeSet::new();
+        for _ in 0..4 {
+            let conn = net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap();
+            ports.insert(come_and_go(&mut net, listener, conn));
+        }
+        assert_eq!((ports.len(), net.stack.population().time_wait), (4, 4), "round {round}");
+        assert_eq!(net.stack.connect(net.now, to("10.0.0.1", 80)), Err(ConnectError::NoPorts), "too soon");
+        net.now += Duration::from_secs(1);
+    }
+    assert_eq!(net.stack.counters().tcp.time_wait_reused, 12);
+    // Without timestamps nothing tells old segments from new ones.
+    let (mut net, listener) = narrow((40_000, 40_003), false);
+    for _ in 0..4 {
+        let conn = net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap();
+        come_and_go(&mut net, listener, conn);
+    }
+    net.now += Duration::from_secs(30);
+    assert_eq!(net.stack.connect(net.now, to("10.0.0.1", 80)), Err(ConnectError::NoPorts));
+}
+
+#[test]
+fn who_reserved_a_port_takes_its_pair_in_time_wait_over_at_once() {
+    let (mut net, listener) = narrow((40_000, 40_003), true);
+    let bind = net.stack.bind(at("0.0.0.0", 4000)).unwrap();
+    for _ in 0..20 {
+        let conn = net.stack.connect_bound(net.now, bind, to("10.0.0.1", 80)).unwrap();
+        assert_eq!(come_and_go(&mut net, listener, conn), 4000);
+    }
+    assert_eq!(net.stack.counters().tcp.time_wait_reused, 19);
+}
+
+#[test]
+fn port_0_keeps_off_ports_that_connections_have_while_there_are_others() {
+    let (mut net, listener) = narrow((40_000, 40_015), true);
+    let conns: Vec<ConnId> = (0..8).map(|_| net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap()).collect();
+    net.loop_back();
+    let used: BTreeSet<u16> = conns.iter().map(|c| net.stack.local(*c).unwrap().port).collect();
+    for _ in 0..8 {
+        let bind = net.stack.bind(at("0.0.0.0", 0)).unwrap();
+        assert!(!used.contains(&net.stack.bound_local(bind).unwrap().port));
+        net.stack.connect_bound(net.now, bind, to("10.0.0.1", 80)).unwrap();
+    }
+    net.loop_back();
+    while net.stack.accept(listener).is_some() {}
+    // Nothing else is left, and towards others these ports are good.
+    let bind = net.stack.bind(at("0.0.0.0", 0)).unwrap();
+    assert!(used.contains(&net.stack.bound_local(bind).unwrap().port));
+    net.stack.connect_bound(net.now, bind, to("10.0.0.1", 81)).unwrap();
 }
 
 #[test]

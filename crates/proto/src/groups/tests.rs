@@ -62,7 +62,9 @@ fn one(kind: RecordKind, group: &str, sources: &[&str]) -> Said {
 
 fn socket(net: &mut Net, local: &str, port: u16) -> UdpId {
     let local = Endpoint::new(addr(local), port);
-    net.stack.udp_bind(UdpSpec { table: Table(0), local, token: 0, v6_only: false }).unwrap()
+    let spec = UdpSpec { table: Table(0), local, token: 0, v6_only: false };
+    // As programs that share a port of a group do.
+    net.stack.udp_bind_shared(spec, crate::Sharing { reuse_address: true, ..Default::default() }).unwrap()
 }
 
 fn change(net: &mut Net, socket: UdpId, group: &str, what: GroupChange<'_>) -> Result<(), GroupError> {

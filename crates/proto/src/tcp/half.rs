@@ -240,7 +240,7 @@ impl<E: Env> Tcp<E> {
     pub(super) fn forget_half(&mut self, index: u32) {
         if let Some(half) = self.take_half(index) {
             let hash = self.flows.hash(&half.key);
-            self.flows.remove(hash, FlowRef::new(LifePhase::Half, index));
+            self.flows.remove(hash, FlowRef::new(LifePhase::Half, index), half.key.local_port);
         }
     }
 

@@ -20,7 +20,7 @@ use crate::store::{Env, RxStore, TxStore};
 const COOKIE_LIFE: Duration = Duration::from_secs(128);
 
 /// What a new ISN stays ahead of the old connection's numbers at least, when a TIME-WAIT pair is used again (RFC 9293 3.6.1).
-const REUSE_GAP: u32 = 1 << 17;
+pub(super) const REUSE_GAP: u32 = 1 << 17;
 
 /// What an open connection grows from when a stranger's handshake is complete.
 pub(crate) struct Seeds {
@@ -127,7 +127,7 @@ impl<E: Env> Tcp<E> {
         let Some(handle) = self.half.insert(half) else {
             return Err(Drop::TcpBacklogFull);
         };
-        if !self.flows.insert(hash, FlowRef::new(LifePhase::Half, handle.index())) {
+        if !self.flows.insert(hash, FlowRef::new(LifePhase::Half, handle.index()), key.local_port) {
             self.half.remove(handle);
             return Err(Drop::TcpBacklogFull);
         }
@@ -288,7 +288,7 @@ impl<E: Env> Tcp<E> {
             }
             None => {
                 // There is room: it was looked at above. Should the table refuse all the same, the connection goes again.
-                if !self.flows.insert(hash, to) {
+                if !self.flows.insert(hash, to, seeds.key.local_port) {
                     self.free(index);
                     return Err(Drop::TcpConnectionsFull);
                 }

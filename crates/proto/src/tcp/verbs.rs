@@ -6,6 +6,7 @@ use clearway_wire::{Addr, Endpoint};
 use super::active::QUICK_ACKS;
 use super::conn::{Conn, Marks};
 use super::state::State;
+use super::wait::Claim;
 use super::{Cx, Tcp, isn};
 use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
@@ -91,6 +92,11 @@ impl<E: Env> Tcp<E> {
         !(wildcard || any(spec.local.addr) || self.binds.is_taken(spec, None))
     }
 
+    /// Whether a connection, TIME-WAIT included, has this ephemeral port.
+    pub(crate) fn is_used(&self, port: u16) -> bool {
+        self.flows.is_from(port)
+    }
+
     /// All ephemeral ports, from a random one on (RFC 6056 3.3.1).
     pub(crate) fn ports_from(&self, rng: &mut Rng) -> impl Iterator<Item = u16> + use<E> {
         self.ports.all_from_anywhere(rng)
@@ -161,28 +167,33 @@ impl<E: Env> Tcp<E> {
         if !self.room_for_one(cx) || self.flows.is_full() {
             return Err(ConnectError::TooMany);
         }
-        let port = if asked.port != 0 {
+        let (port, claim) = if asked.port != 0 {
+            let claim = self.claim(now, cx.config, &key(asked.port), false);
             let local = Endpoint::new(local, asked.port);
-            if self.find(&key(asked.port)).is_some() || self.binds.is_taken(&alone(spec.table, local), bound) {
+            if claim == Claim::Taken || self.binds.is_taken(&alone(spec.table, local), bound) {
                 return Err(ConnectError::InUse);
             }
-            asked.port
+            (asked.port, claim)
         } else {
-            self.choose_port(&key).ok_or(ConnectError::NoPorts)?
+            self.choose_port(now, cx.config, &key).ok_or(ConnectError::NoPorts)?
         };
         let key = key(port);
         if key.local_endpoint() == remote {
             // A connection of an endpoint with itself would only ever hear its own echo.
             return Err(ConnectError::BadAddress);
         }
-        let iss = isn::isn(&self.secret, key.local_endpoint(), remote, now);
+        let mut iss = isn::isn(&self.secret, key.local_endpoint(), remote, now);
+        if let Claim::Again(record) = claim {
+            iss = self.take_over(record, iss);
+            cx.counters.tcp.time_wait_reused += 1;
+        }
         let offset = cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
         let handle =
             self.add_conn(now, cx, key, spec.token, spec.options, iss, offset).ok_or(ConnectError::NoMemory)?;
         if let Some(conn) = self.open.get_mut(handle) {
             conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
         }
-        if !self.flows.insert(self.flows.hash(&key), FlowRef::new(LifePhase::Open, handle.index())) {
+        if !self.flows.insert(self.flows.hash(&key), FlowRef::new(LifePhase::Open, handle.index()), port) {
             self.discard(handle);
             return Err(ConnectError::TooMany);
         }
@@ -191,21 +202,35 @@ impl<E: Env> Tcp<E> {
         self.id_at(handle.index()).ok_or(ConnectError::TooMany)
     }
 
-    /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3).
-    fn choose_port(&mut self, key: &dyn Fn(u16) -> FlowKey) -> Option<u16> {
+    /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3). When the first of those that were looked at are all taken, one in TIME-WAIT is used again
+    /// that may be. The search is bounded: a port that no flow has costs one look, and of the others so many are asked about.
+    fn choose_port(&mut self, now: Instant, config: &Config, key: &dyn Fn(u16) -> FlowKey) -> Option<(u16, Claim)> {
         let probe = key(0);
         let offset = isn::port_offset(&self.secret, probe.local, probe.remote_endpoint());
         let mut rng = self.pools.rng.fork();
         let mut ports = core::mem::replace(&mut self.ports, crate::ports::Ports::new((1, 1)));
-        let port = ports.choose(&mut rng, offset, |port| {
+        let (mut chosen, mut asked) = (None, 0);
+        ports.choose(&mut rng, offset, |port| {
             let key = key(port);
             let local = key.local_endpoint();
-            self.find(&key).is_none()
-                && !self.listeners.has(key.table, local)
-                && !self.binds.is_taken(&alone(key.table, local), None)
+            if asked >= PORTS_ASKED && self.flows.is_from(port) {
+                return false;
+            }
+            if self.listeners.has(key.table, local) || self.binds.is_taken(&alone(key.table, local), None) {
+                return false;
+            }
+            let claim = match self.flows.is_from(port) {
+                true => self.claim(now, config, &key, true),
+                false => Claim::Free,
+            };
+            asked += 1;
+            if claim == Claim::Free || (claim != Claim::Taken && chosen.is_none()) {
+                chosen = Some((port, claim));
+            }
+            claim == Claim::Free || (chosen.is_some() && asked >= PORTS_BEFORE_REUSE)
         });
         self.ports = ports;
-        port
+        chosen
     }
 
     pub(crate) fn stores(&self) -> (&E::Rx, &E::Tx) {
@@ -479,6 +504,12 @@ impl<E: Env> Tcp<E> {
         self.settle(self.now, config, counters, id.index());
     }
 }
+
+/// Ports that other flows have and that one connection is asked about at most, before it takes only a port that no flow has.
+const PORTS_ASKED: u32 = 4_096;
+
+/// Ports that are asked about before one in TIME-WAIT is used again.
+const PORTS_BEFORE_REUSE: u32 = 64;
 
 /// How a connection ends that its owner lets go of.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,11 +7,26 @@ use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Marks, stamp};
+use super::passive::REUSE_GAP;
 use super::{Cx, Tcp, isn};
 use crate::config::Config;
 use crate::counters::{Counters, Drop};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::store::Env;
+
+/// How old a record is at least whose pair of endpoints the stack chooses again by itself: by then a timestamp has moved on, whatever clock made it (RFC 7323 5.4).
+const REUSE_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether a connection of ours may have a pair of endpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// Nobody has it.
+    Free,
+    /// The record at this place in TIME-WAIT has it, and may be taken over.
+    Again(u32),
+    /// Somebody has it.
+    Taken,
+}
 
 /// What is remembered of a finished connection: 64 bytes.
 pub(crate) struct Wait {
@@ -51,14 +66,14 @@ impl<E: Env> Tcp<E> {
         }
         let Some(c) = self.open.by_index(open) else { return };
         let from = FlowRef::new(LifePhase::Open, open);
-        let record = Wait::of(c, now, config);
+        let (record, port) = (Wait::of(c, now, config), c.key.local_port);
         match self.wait.insert(record) {
             Some(handle) => {
                 self.waits.push_back(&mut self.wait.links(|w| &mut w.link), handle.index());
                 self.flows.moved(hash, from, FlowRef::new(LifePhase::Wait, handle.index()));
             }
             // A stack without a single place for TIME-WAIT does without it.
-            None => self.flows.remove(hash, from),
+            None => self.flows.remove(hash, from, port),
         }
     }
 
@@ -68,7 +83,7 @@ impl<E: Env> Tcp<E> {
         self.waits.remove(&mut self.wait.links(|w| &mut w.link), index);
         if let Some(wait) = self.wait.remove(handle) {
             let hash = self.flows.hash(&wait.key);
-            self.flows.remove(hash, FlowRef::new(LifePhase::Wait, index));
+            self.flows.remove(hash, FlowRef::new(LifePhase::Wait, index), wait.key.local_port);
         }
     }
 
@@ -136,6 +151,26 @@ impl<E: Env> Tcp<E> {
             return Ok(());
         }
         Err(if seg.flags.syn() { Drop::TcpSynInWindow } else { Drop::TcpAfterClose })
+    }
+
+    /// Whether a connection of ours may have this pair of endpoints. A pair in TIME-WAIT may be used again when timestamps tell old segments from new ones (RFC 6191, as
+    /// `tcp_twsk_unique` of Linux): at once by who reserved the port, and where the stack chooses, not before [`REUSE_AFTER`].
+    pub(super) fn claim(&self, now: Instant, config: &Config, key: &FlowKey, is_chosen: bool) -> Claim {
+        let Some(at) = self.find(key) else { return Claim::Free };
+        let wait = self.wait.by_index(at.index()).filter(|_| at.phase() == LifePhase::Wait);
+        let Some(wait) = wait.filter(|wait| wait.has_stamps()) else { return Claim::Taken };
+        let age = config.tcp.time_wait - wait.left(now);
+        if is_chosen && age < REUSE_AFTER { Claim::Taken } else { Claim::Again(at.index()) }
+    }
+
+    /// A new connection takes the pair of endpoints of a record over, which goes. Numbers from `iss` on, or later ones, are beyond all of the old connection's.
+    pub(super) fn take_over(&mut self, index: u32, iss: Seq) -> Seq {
+        let old = self.wait.by_index(index).map(|wait| wait.snd_nxt);
+        self.forget_wait(index);
+        match old {
+            Some(old) if iss.le(old) => old + REUSE_GAP,
+            _ => iss,
+        }
     }
 
     /// The last ACK again.
