@@ -16,7 +16,7 @@ mod stream;
 mod verbs;
 
 pub use info::{SessionInfo, SessionKind};
-pub(crate) use lane::Lane;
+pub(crate) use lane::{LANE_SLOTS, Lane};
 
 use std::collections::HashMap;
 use std::io;

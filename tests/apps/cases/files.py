@@ -57,8 +57,7 @@ def ssh(w):
     here = w.client_address
     forward = w.start("client", ["ssh", *options, "-N", "-L", f"{here}:2222:{w.address}:22", f"visitor@{w.address}"])
     ask = f"import socket; s = socket.create_connection(('{here}', 2222), 10); print(s.recv(20)[:7]); s.close()"
-    w.eventually("the forwarded port answers", lambda: w.run("server", ["python3", "-c", ask], code=None).code == 0)
-    w.same("forwarded", w.run("server", ["python3", "-c", ask]).out)
+    w.eventually("the forwarded port answers", lambda: "SSH-2.0" in w.run("server", ["python3", "-c", ask], code=None).out)
     forward.stop()
 
 

@@ -20,10 +20,7 @@ use crate::house::random;
 use crate::memory::Memory;
 use crate::namespaces::{DEFAULT, same_bytes};
 use crate::program::Program;
-use crate::sessions::Lane;
-
-/// Messages that each ring of a lane holds.
-const SLOTS: u32 = 1024;
+use crate::sessions::{LANE_SLOTS, Lane};
 
 /// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
 const NOBODY: u32 = u32::MAX;
@@ -247,10 +244,10 @@ fn make_lane(process: u32, workers: usize) -> Result<NewLane, ShmError> {
     let mut end = size_of::<LaneHead>() as u32;
     let mut next = || {
         let at = end;
-        end += ring_len(SLOTS);
+        end += ring_len(LANE_SLOTS);
         at
     };
-    let places = (0..workers).map(|_| RingPlaces { requests: next(), events: next(), slots: SLOTS }).collect();
+    let places = (0..workers).map(|_| RingPlaces { requests: next(), events: next(), slots: LANE_SLOTS }).collect();
     let (memory, fd) = Segment::create(&format!("clearway-lane-{process}"), end as usize)?;
     let memory = Arc::new(memory);
     let head = memory.lane()?;

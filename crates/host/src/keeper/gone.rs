@@ -19,7 +19,12 @@ impl Keeper {
         let Some(member) = process.member else { return };
         let number = member.number;
         for worker in 0..self.house.workers.len() {
-            self.house.to_worker(worker, Box::new(move |worker| worker.sessions().remove_lane(number)));
+            let remove = move |worker: &mut crate::Worker| {
+                let time = worker.time();
+                let (sessions, stack) = worker.both();
+                sessions.remove_lane(time, stack, number);
+            };
+            self.house.to_worker(worker, Box::new(remove));
         }
         if let Some(entry) = self.programs.get_mut(&member.program.number) {
             entry.processes = entry.processes.saturating_sub(1);

@@ -11,6 +11,9 @@ use clearway_shm::{Bell, Hostile, LaneView, RingConsumer, RingProducer, sleep};
 use super::hold::{Hold, When};
 use crate::program::Program;
 
+/// Messages that each ring of a lane holds.
+pub(crate) const LANE_SLOTS: u32 = 1024;
+
 /// One process as this worker reaches it.
 pub(crate) struct Lane {
     pub(crate) process: u32,

@@ -8,7 +8,7 @@ use clearway_engine::Time;
 use clearway_proto::ConnId;
 use clearway_shm::layout::{Message, request};
 
-use super::{HostStack, Session, Sessions, What};
+use super::{HostStack, LANE_SLOTS, Session, Sessions, What};
 
 /// Messages of one process that are taken in one turn.
 const QUANTUM: usize = 256;
@@ -23,35 +23,62 @@ impl Sessions {
         let mut at = 0;
         // By index: what a message leads to may need all of `self`. Lanes come and go between turns only.
         while at < self.lanes.len() {
-            for _ in 0..QUANTUM {
-                let lane = &mut self.lanes[at];
-                if lane.program.is_cut.load(Ordering::Relaxed) {
-                    break;
-                }
-                match lane.next() {
-                    Ok(None) => break,
-                    Ok(Some(message)) => {
-                        any = true;
-                        self.report.messages += 1;
-                        if message.what == request::WROTE {
-                            lane.hold.wrote();
-                        }
-                        let program = Arc::clone(&self.lanes[at].program);
-                        match self.find(&program, message.session) {
-                            Some(handle) => self.on_message(time, stack, handle, message),
-                            None => self.report.stray_messages += 1,
-                        }
-                    }
-                    Err(_) => {
-                        let program = Arc::clone(&lane.program);
-                        self.cut_off(&program, "an impossible position in a ring");
-                        break;
-                    }
-                }
-            }
+            any |= self.take_from(time, stack, at, QUANTUM);
             at += 1;
         }
         any
+    }
+
+    /// Takes at most so many messages of one process. True: there were some.
+    fn take_from(&mut self, time: Time, stack: &mut HostStack, at: usize, most: usize) -> bool {
+        let mut any = false;
+        for _ in 0..most {
+            let lane = &mut self.lanes[at];
+            if lane.program.is_cut.load(Ordering::Relaxed) {
+                break;
+            }
+            match lane.next() {
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    any = true;
+                    self.report.messages += 1;
+                    if message.what == request::WROTE {
+                        lane.hold.wrote();
+                    }
+                    let program = Arc::clone(&self.lanes[at].program);
+                    match self.find(&program, message.session) {
+                        Some(handle) => self.on_message(time, stack, handle, message),
+                        None => self.report.stray_messages += 1,
+                    }
+                }
+                Err(_) => {
+                    let program = Arc::clone(&lane.program);
+                    self.cut_off(&program, "an impossible position in a ring");
+                    break;
+                }
+            }
+        }
+        any
+    }
+
+    /// What a process that is gone left for its sessions, which others may hold still: its last messages, and bytes and room of which it had no time
+    /// to tell. Nobody else would: who shares the FIFO sees that somebody has, and tells nothing.
+    pub(super) fn take_last(&mut self, time: Time, stack: &mut HostStack, process: u32) {
+        let Some(at) = self.lanes.iter().position(|lane| lane.process == process) else { return };
+        // It may live on, served no more, and fill its ring for ever.
+        self.take_from(time, stack, at, LANE_SLOTS as usize);
+        if self.lanes[at].program.is_cut.load(Ordering::Relaxed) {
+            return;
+        }
+        let carries = |session: &Session| matches!(session.what, What::Conn(_) | What::Datagrams(_));
+        let held: Vec<_> =
+            self.table.iter_mut().filter(|(_, s)| carries(s) && s.subscribers.contains(&process)).collect();
+        let held: Vec<_> = held.into_iter().map(|(handle, session)| (handle, session.id)).collect();
+        for (handle, session) in held {
+            for what in [request::WROTE, request::CONSUMED] {
+                self.on_message(time, stack, handle, Message { session, what, aux: 0 });
+            }
+        }
     }
 
     fn on_message(&mut self, time: Time, stack: &mut HostStack, handle: Handle<Session>, message: Message) {

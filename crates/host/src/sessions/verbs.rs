@@ -35,7 +35,8 @@ impl Sessions {
     }
 
     /// The process is gone: nobody tells it anything any more. Its sessions live on while another process holds them.
-    pub(crate) fn remove_lane(&mut self, process: u32) {
+    pub(crate) fn remove_lane(&mut self, time: Time, stack: &mut HostStack, process: u32) {
+        self.take_last(time, stack, process);
         if let Some(lane) = self.lane(process) {
             let bell = lane.our_bell.clone();
             // The process may hold it still; a bell that was never added needs no removing.

@@ -1,11 +1,11 @@
 //! Processes that are killed, and a house that ends: nothing hangs, and nothing stays behind.
 
 use clearway_shm::door::Request;
-use clearway_shm::layout::state;
+use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
 use crate::child::{Process, eventually};
-use crate::guest::{Guest, hello};
+use crate::guest::{Guest, Sock, hello};
 use crate::world::World;
 
 /// How often somebody is killed in the middle of a transfer.
@@ -125,4 +125,48 @@ fn a_connection_that_a_dead_process_took_out_and_did_not_claim_goes_to_another()
     // Nothing is left over that nobody could claim.
     let ours = client.connect("172.16.1.1:80").unwrap();
     assert_eq!(parent.accept(&mut listener).session.remote, ours.session.local);
+}
+
+/// A connection of a server that two processes have, and the client's end of it.
+fn shared(world: &World) -> (Guest, Guest, Guest, Sock, Sock) {
+    let parent = Guest::attach(&world.door(), hello("server", Some("1234"))).unwrap();
+    let client = Guest::attach(&world.door(), hello("client", Some("5678"))).unwrap();
+    let mut listener = parent.listener("172.16.1.1:80");
+    let ours = client.connect("172.16.1.1:80").unwrap();
+    let theirs = parent.accept(&mut listener);
+    let mut inherit = hello("", None);
+    inherit.inherit = Some(parent.welcome.token);
+    let child = Guest::attach(&world.door(), inherit).unwrap();
+    child.ask(Request::Subscribe { session: theirs.session.id }).unwrap();
+    (parent, child, client, theirs, ours)
+}
+
+#[test]
+fn bytes_of_a_process_that_ended_before_it_told_of_them_leave() {
+    let world = World::new();
+    let (parent, child, client, mut theirs, mut ours) = shared(&world);
+    // As a process that is killed between writing and telling: the word says that somebody tells, so nobody else does.
+    let tx = theirs.tx.as_mut().unwrap();
+    tx.write(b"the child's ").unwrap();
+    assert!(tx.kick());
+    drop(child);
+    let mut got = [0; 12];
+    assert!(client.read_all(&mut ours, &mut got));
+    assert_eq!(&got, b"the child's ");
+    assert!(parent.write_all(&mut theirs, b"the parent's"));
+    assert!(client.read_all(&mut ours, &mut got));
+    assert_eq!(&got, b"the parent's");
+}
+
+#[test]
+fn what_a_process_said_with_its_last_breath_is_heard() {
+    for _ in 0..20 {
+        let world = World::new();
+        let (parent, child, client, theirs, ours) = shared(&world);
+        // The end of writing, and then its own end at once: the parent still holds the session.
+        child.say(&theirs.session, request::SHUT_WRITE, 0);
+        drop(child);
+        client.wait_for(|| ours.state() & state::PEER_CLOSED != 0);
+        drop(parent);
+    }
 }
