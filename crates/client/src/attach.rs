@@ -37,6 +37,18 @@ pub enum AttachError {
         /// As Linux says it.
         error: Errno,
     },
+    /// Somebody may listen there, but the file's mode, or that of a folder above it, does not let this user in.
+    #[error(
+        "permission denied at {}: user {uid} may not use the host's socket (set `socket-mode` and the socket's group in the host's settings, or attach before the \
+         change of user)",
+        path.display()
+    )]
+    Denied {
+        /// The door.
+        path: PathBuf,
+        /// The user that asked.
+        uid: u32,
+    },
     /// The host answered no: an unknown namespace, a wrong or missing secret, or a limit.
     #[error("the host at {} refused: {why}", path.display())]
     Refused {
@@ -62,6 +74,7 @@ impl AttachError {
     pub fn errno(&self) -> Errno {
         match self {
             AttachError::NoHost { .. } => Errno::NETDOWN,
+            AttachError::Denied { .. } => Errno(libc::EACCES),
             AttachError::Refused { errno, .. } => *errno,
             AttachError::Garbled { .. } => Errno::PROTO,
         }
@@ -99,6 +112,33 @@ pub(crate) struct Entered {
     pub(crate) lane: LaneView,
     pub(crate) events: Vec<RingConsumer>,
     pub(crate) bell: Internal,
+    /// None, when the door was not reached by its file.
+    pub(crate) way_back: Option<WayBack>,
+}
+
+/// How a host is reached whose door's file is out of reach, by a program that was let in before: by a name, where whoever listens must be who listened at the door.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct WayBack {
+    name: Vec<u8>,
+    host: u32,
+}
+
+impl WayBack {
+    /// As it is found by who has the door before itself.
+    fn learn(path: &Path, door: &Door) -> Option<WayBack> {
+        let host = socket::peer_credentials(door.socket.as_fd()).ok()?.uid;
+        Some(WayBack { name: clearway_shm::paths::way_back(path)?, host })
+    }
+
+    /// Enters by it as a part of the program that the token names. None: nobody is there, or somebody else.
+    pub(crate) fn enter(&self, path: &Path, config: &AppConfig, token: Token) -> Option<Entered> {
+        let door = Door::of(socket::connect_by_name(&self.name).ok()?).ok()?;
+        let host = socket::peer_credentials(door.socket.as_fd()).ok()?.uid;
+        if host != self.host {
+            return None;
+        }
+        say_hello(door, path, config, Some(token), None).ok()
+    }
 }
 
 impl Attachment {
@@ -148,6 +188,13 @@ pub(crate) struct Door {
 }
 
 impl Door {
+    fn of(socket: OwnedFd) -> std::io::Result<Door> {
+        let socket = Internal::new(socket);
+        let timeout = rustix::net::sockopt::Timeout::Recv;
+        rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE))?;
+        Ok(Door { socket })
+    }
+
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError> {
         loop {
@@ -169,12 +216,13 @@ impl Door {
 
 /// Finds the host at `path`.
 fn knock(path: &Path) -> Result<Door, AttachError> {
-    let no_host = |error: std::io::Error| AttachError::NoHost { path: path.into(), error: error.into() };
-    let socket = Internal::new(socket::connect(path).map_err(no_host)?);
-    let timeout = rustix::net::sockopt::Timeout::Recv;
-    let set = rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE));
-    set.map_err(|errno| no_host(errno.into()))?;
-    Ok(Door { socket })
+    let no_host = |error: std::io::Error| match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            AttachError::Denied { path: path.into(), uid: rustix::process::geteuid().as_raw() }
+        }
+        _ => AttachError::NoHost { path: path.into(), error: error.into() },
+    };
+    Door::of(socket::connect(path).map_err(no_host)?).map_err(no_host)
 }
 
 /// Asks for what belongs to whoever holds a lifeline. None: it is none of this host's.
@@ -198,6 +246,17 @@ pub(crate) fn heirloom_at(path: &Path, lifeline: BorrowedFd<'_>) -> Result<Optio
 /// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and the host knows it.
 pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
     let door = knock(path)?;
+    let way_back = WayBack::learn(path, &door);
+    say_hello(door, path, config, inherit, way_back)
+}
+
+fn say_hello(
+    door: Door,
+    path: &Path,
+    config: &AppConfig,
+    inherit: Option<Token>,
+    way_back: Option<WayBack>,
+) -> Result<Entered, AttachError> {
     let hello = Request::Hello(Hello {
         version: door::VERSION,
         namespace: config.namespace.clone(),
@@ -211,7 +270,7 @@ pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> 
     let garbled = |why: String| AttachError::Garbled { path: path.into(), why };
     match door.ask(&hello, socket::MAX_DESCRIPTORS).map_err(|error| garbled(error.to_string()))? {
         (Reply::Welcome(welcome), descriptors) => {
-            settle(door, &welcome, descriptors).map_err(|error| garbled(error.to_string()))
+            settle(door, way_back, &welcome, descriptors).map_err(|error| garbled(error.to_string()))
         }
         (Reply::Error { errno, why }, _) => Err(AttachError::Refused { path: path.into(), errno: Errno(errno), why }),
         _ => Err(garbled("it answers something that was not asked".into())),
@@ -219,7 +278,12 @@ pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> 
 }
 
 /// Maps what came with the welcome.
-fn settle(door: Door, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<Entered, ShmError> {
+fn settle(
+    door: Door,
+    way_back: Option<WayBack>,
+    welcome: &Welcome,
+    descriptors: Vec<OwnedFd>,
+) -> Result<Entered, ShmError> {
     let workers = welcome.rings.len();
     let missing = || ShmError::Io(std::io::ErrorKind::UnexpectedEof.into());
     if descriptors.len() != FIXED_DESCRIPTORS + workers {
@@ -247,7 +311,8 @@ fn settle(door: Door, welcome: &Welcome, descriptors: Vec<OwnedFd>) -> Result<En
         dead: AtomicBool::new(false),
     });
     let pulse = rustix::io::fcntl_dupfd_cloexec(&door.socket, 0).map_err(std::io::Error::from)?;
-    Ok(Entered { attachment, door, pulse: Internal::new(pulse), lane: lane.lane()?, events, bell })
+    let (pulse, lane) = (Internal::new(pulse), lane.lane()?);
+    Ok(Entered { attachment, door, pulse, lane, events, bell, way_back })
 }
 
 /// This program's name.

@@ -10,7 +10,8 @@ use clearway_shm::door::{self, FifoPlace, Kind, Reply, Request, SocketOptions, T
 use clearway_shm::socket::DoorError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
-use crate::attach::{self, AttachError, Attachment, Door, Entered};
+use crate::attach::{self, AttachError, Attachment, Door, Entered, WayBack};
+use crate::back::Back;
 use crate::core::{Core, Fifos};
 use crate::hub::{Held, Hub, Lane, Watched};
 use crate::routes::Routes;
@@ -28,6 +29,7 @@ pub struct Client {
     /// When a busy process last looked whether the host is there.
     looked: AtomicU64,
     pub(crate) spin: Spin,
+    pub(crate) back: Back,
 }
 
 /// What is locked over a fork, and therefore never goes away.
@@ -42,6 +44,8 @@ pub(crate) struct Entrance {
     pub(crate) door: Option<Door>,
     /// What lets a forked child in.
     pub(crate) token: Option<Token>,
+    /// How the host, or another in its place, is reached when its door is not.
+    pub(crate) way_back: Option<WayBack>,
 }
 
 impl Client {
@@ -60,6 +64,7 @@ impl Client {
             current: ArcSwapOption::empty(),
             forks: AtomicU32::new(0),
             looked: AtomicU64::new(0),
+            back: Back::default(),
         })
     }
 
@@ -176,18 +181,22 @@ impl Client {
     fn inherit(&self, core: &Core) {
         let forks = self.forks();
         let subscribed = self.enter().map_err(|error| error.errno()).and_then(|attachment| {
-            let (session, _) = self.ask_session(&attachment, &Request::Subscribe { session: core.id })?;
+            let (session, _) = self.ask_session(&attachment, &Request::Subscribe { session: core.id() })?;
             let fifos = self.fifos(&attachment, &session)?;
             Ok((attachment.number, fifos))
         });
+        let subscribed_not = subscribed.is_err();
         let mut hub = self.hub();
         match subscribed {
             Ok((number, fifos)) => {
                 core.set_fifos(fifos);
-                hub.route(core.id, core.key);
+                hub.route(core.id(), core.key);
                 core.belong(number, forks);
             }
             Err(_) => core.belong(0, forks),
+        }
+        if subscribed_not && core.comes_back() {
+            self.long_for_host();
         }
         // What happened before there was anybody to tell.
         hub.mark(core.key, crate::ready::ALL);
@@ -203,19 +212,24 @@ impl Client {
             return Ok(attachment);
         }
         let path = self.config.door();
-        let entered = match entrance.token {
+        let enter = |token| attach::enter(&path, &self.config, token);
+        let entered = match (entrance.token, &entrance.way_back) {
             // Where nobody knows the program any more it begins anew; its old sessions are gone then.
-            Some(token) => match attach::enter(&path, &self.config, Some(token)) {
-                Err(AttachError::Refused { .. }) => attach::enter(&path, &self.config, None)?,
-                entered => entered?,
+            (Some(token), way_back) => match (enter(Some(token)), way_back) {
+                (Err(AttachError::Refused { .. }), _) => enter(None)?,
+                // The program may have changed its root or its user since.
+                (Err(why @ (AttachError::NoHost { .. } | AttachError::Denied { .. })), Some(way_back)) => {
+                    way_back.enter(&path, &self.config, token).ok_or(why)?
+                }
+                (entered, _) => entered?,
             },
-            None => attach::enter(&path, &self.config, None)?,
+            (None, _) => enter(None)?,
         };
         Ok(self.move_in(&mut entrance, entered))
     }
 
     fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
-        let Entered { attachment, door, pulse, lane, events, bell } = entered;
+        let Entered { attachment, door, pulse, lane, events, bell, way_back } = entered;
         let mut hub = self.hub();
         if hub.program != attachment.program {
             hub.program = attachment.program;
@@ -226,7 +240,8 @@ impl Client {
         hub.set_lane(Some(Lane::new(number, lane, events, bell, pulse)));
         hub.host_came();
         drop(hub);
-        *entrance = Entrance { door: Some(door), token: Some(attachment.token) };
+        let way_back = way_back.or_else(|| entrance.way_back.take());
+        *entrance = Entrance { door: Some(door), token: Some(attachment.token), way_back };
         self.current.store(Some(attachment.clone()));
         attachment
     }
@@ -280,7 +295,7 @@ impl Client {
         let fifos = self.fifos(attachment, session)?;
         let forks = self.forks();
         let core = self.hub().add_socket(session.id, |key| {
-            let core = Core::new(session, words, key, forks);
+            let core = Core::new(session, attachment.program.0, words, key, forks);
             core.set_fifos(fifos);
             core.belong(attachment.number, forks);
             Watched {
@@ -291,12 +306,13 @@ impl Client {
                 remote: session.remote,
                 options,
                 connecting: false,
+                lifeline: None,
             }
         });
         Ok(Arc::new(Socket::new(self.clone(), core)))
     }
 
-    fn words(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<SessionView, Errno> {
+    pub(crate) fn words(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<SessionView, Errno> {
         let segment = self.segment(attachment, session.head.segment)?;
         segment.session(session.head.offset).map_err(|_| Errno::PROTO)
     }
@@ -346,11 +362,18 @@ impl Client {
     /// The host is gone: everybody who waits for something of it is told.
     pub(crate) fn host_died(&self, attachment: &Attachment) {
         attachment.bury();
-        self.hub().host_died(attachment.number);
+        let mut hub = self.hub();
+        hub.host_died(attachment.number);
+        let some_come_back = hub.sockets.iter().any(|(_, socket)| socket.core.comes_back());
+        drop(hub);
+        if some_come_back {
+            self.long_for_host();
+        }
     }
 
     /// For calls that found nothing and do not sleep: looks now and then whether the host is there at all.
     pub(crate) fn glance(&self) {
+        self.come_back();
         let Some(attachment) = self.alive() else { return };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
         let now = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;

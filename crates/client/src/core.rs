@@ -1,7 +1,7 @@
 //! What a process knows of a session: where its words and FIFOs lie, and by which attachment its events come.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::{ArcSwapOption, Guard};
 use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
@@ -13,12 +13,16 @@ use crate::Errno;
 
 /// A session as all threads of this process use it.
 pub(crate) struct Core {
-    pub(crate) id: SessionId,
+    /// The session, and those that came in its place when a host came in place of another.
+    first: Life,
+    /// Which start of the host had the first one: with its name what all processes of the program know it by.
+    boot: u64,
+    /// What `listen` was last called with; 0: it was not called in this process.
+    pub(crate) backlog: AtomicU32,
     pub(crate) kind: Kind,
     pub(crate) v6: bool,
     /// Its place in the hub.
     pub(crate) key: usize,
-    pub(crate) words: SessionView,
     /// A connection that failed and is tried again has other FIFOs.
     rx: ArcSwapOption<End<Consumer>>,
     tx: ArcSwapOption<End<Producer>>,
@@ -28,6 +32,13 @@ pub(crate) struct Core {
     forks: AtomicU32,
     /// That the host is gone was reported as this socket's error.
     mourned: AtomicBool,
+}
+
+/// A session in one start of the host. What somebody may still look at stays: as many as there were starts.
+struct Life {
+    id: SessionId,
+    words: SessionView,
+    next: OnceLock<Box<Life>>,
 }
 
 /// Where a session's FIFOs lie, of those that it has.
@@ -100,19 +111,70 @@ impl End<Producer> {
 }
 
 impl Core {
-    pub(crate) fn new(session: &door::Session, words: SessionView, key: usize, forks: u32) -> Core {
+    pub(crate) fn new(session: &door::Session, boot: u64, words: SessionView, key: usize, forks: u32) -> Core {
         Core {
-            id: session.id,
+            first: Life { id: session.id, words, next: OnceLock::new() },
+            boot,
+            backlog: AtomicU32::new(0),
             kind: session.kind,
             v6: session.v6,
             key,
-            words,
             rx: ArcSwapOption::empty(),
             tx: ArcSwapOption::empty(),
             attachment: AtomicU32::new(0),
             forks: AtomicU32::new(forks),
             mourned: AtomicBool::new(false),
         }
+    }
+
+    fn life(&self) -> &Life {
+        let mut life = &self.first;
+        while let Some(next) = life.next.get() {
+            life = next;
+        }
+        life
+    }
+
+    /// The session's name in the host that has it now.
+    pub(crate) fn id(&self) -> SessionId {
+        self.life().id
+    }
+
+    /// What all starts of the host are told that it was first.
+    pub(crate) fn was(&self) -> (u64, SessionId) {
+        (self.boot, self.first.id)
+    }
+
+    /// The session's words.
+    pub(crate) fn words(&self) -> &SessionView {
+        &self.life().words
+    }
+
+    /// Another host has it now. What the program set in its words goes along. Its FIFOs are to be set next.
+    pub(crate) fn begin_life(&self, id: SessionId, words: SessionView) {
+        let old = self.words();
+        words.flags.fetch_or(old.flags.load(Ordering::Acquire), Ordering::AcqRel);
+        words.receive_timeout.store(old.receive_timeout.load(Ordering::Relaxed), Ordering::Relaxed);
+        words.send_timeout.store(old.send_timeout.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.rx.store(None);
+        self.tx.store(None);
+        let last = self.life();
+        // Who revives sockets does so alone in this process.
+        let _ = last.next.set(Box::new(Life { id, words, next: OnceLock::new() }));
+        self.mourned.store(false, Ordering::Relaxed);
+    }
+
+    /// Without its host it is not dead for good, for it is nothing that a peer knows of: a listener that still listens, or a datagram socket.
+    pub(crate) fn comes_back(&self) -> bool {
+        match self.kind {
+            Kind::Stream => self.is_listening() && self.flags() & flags::SHUT_READ == 0,
+            Kind::Datagram => self.flags() & flags::SHUT_READ == 0,
+        }
+    }
+
+    /// It is a listener.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.kind == Kind::Stream && self.state() & state::LISTENING != 0
     }
 
     /// The receive FIFO, once there is one.
@@ -156,7 +218,7 @@ impl Core {
 
     /// Bits of the session's state. Of an attempt to connect that failed and was told nothing is left.
     pub(crate) fn state(&self) -> u32 {
-        let state = self.words.state.load(Ordering::Acquire);
+        let state = self.words().state.load(Ordering::Acquire);
         match state & state::FAILED != 0 && self.flags() & flags::DISCONNECTED != 0 {
             true => state & state::BOUND,
             false => state,
@@ -164,7 +226,7 @@ impl Core {
     }
 
     pub(crate) fn flags(&self) -> u32 {
-        self.words.flags.load(Ordering::Acquire)
+        self.words().flags.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {
@@ -206,11 +268,11 @@ impl Core {
     }
 
     pub(crate) fn lock_rx(&self) -> lock::Guard<'_> {
-        lock::lock(&self.words.rx_lock)
+        lock::lock(&self.words().rx_lock)
     }
 
     pub(crate) fn lock_tx(&self) -> lock::Guard<'_> {
-        lock::lock(&self.words.tx_lock)
+        lock::lock(&self.words().tx_lock)
     }
 
     /// There is an error that nobody has taken.
@@ -218,21 +280,27 @@ impl Core {
         if !alive {
             return !self.mourned.load(Ordering::Relaxed);
         }
-        let error = self.words.error.load(Ordering::Acquire);
-        error != self.words.error_seen.load(Ordering::Relaxed)
+        let error = self.words().error.load(Ordering::Acquire);
+        error != self.words().error_seen.load(Ordering::Relaxed)
     }
 
     /// Takes the error: the next who asks finds none. That the host is gone is an error too, once.
     pub(crate) fn take_error(&self, alive: bool) -> Option<Errno> {
         if !alive {
-            return (!self.mourned.swap(true, Ordering::Relaxed)).then_some(Errno::CONNRESET);
+            let lost = match self.kind {
+                // As for a connection that was reset before it could be accepted: servers go on then.
+                Kind::Stream if self.is_listening() => Errno::CONNABORTED,
+                Kind::Stream => Errno::CONNRESET,
+                Kind::Datagram => Errno::NETDOWN,
+            };
+            return (!self.mourned.swap(true, Ordering::Relaxed)).then_some(lost);
         }
-        let error = self.words.error.load(Ordering::Acquire);
-        let seen = self.words.error_seen.load(Ordering::Relaxed);
+        let error = self.words().error.load(Ordering::Acquire);
+        let seen = self.words().error_seen.load(Ordering::Relaxed);
         if error == seen {
             return None;
         }
-        let taken = self.words.error_seen.compare_exchange(seen, error, Ordering::AcqRel, Ordering::Relaxed);
+        let taken = self.words().error_seen.compare_exchange(seen, error, Ordering::AcqRel, Ordering::Relaxed);
         // When another thread was quicker, it is that thread's.
         taken.ok().map(|_| Errno(i32::from(error as u16)))
     }

@@ -12,8 +12,8 @@ use clearway_shm::sleep;
 pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
 
-use crate::hub::set::{ET, Set, What};
-use crate::hub::{BELL, INNER, Inner, KERNEL, NOBODY, PULSE, counter, ring, sleep_set};
+use crate::hub::set::{Set, What};
+use crate::hub::{BELL, Inner, KERNEL, NOBODY, PULSE, counter, ring};
 use crate::internal::Internal;
 use crate::ready::IN;
 use crate::wait::{Deadline, silence};
@@ -153,7 +153,7 @@ impl EpollSet {
             if self.spin() {
                 continue;
             }
-            let kernel = self.sleep(epfd, left, sigmask)?;
+            let kernel = self.sleep(left, sigmask)?;
             if kernel {
                 let filled = self.kernel_wait(epfd, out, Some(Duration::ZERO), sigmask)?;
                 if filled > 0 {
@@ -249,15 +249,16 @@ impl EpollSet {
     }
 
     /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when the kernel's set has something.
-    fn sleep(&self, epfd: i32, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
+    fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
+        let timeout = self.client.until_next_look(timeout);
         let mut hub = self.client.hub();
         let Some(lane) = hub.living() else {
             // All members' host is gone, and that was reported to whom it concerned.
             drop(hub);
-            return self.sleep_without_host(epfd, timeout, sigmask);
+            return self.sleep_without_host(timeout, sigmask);
         };
         let (number, words, bell) = (lane.number, lane.words.clone(), lane.bell.clone());
-        let sleeper = self.sleeper(&mut hub, number, epfd)?;
+        let sleeper = hub.set_sleeper(self.key, number)?;
         sleep::about_to_sleep(&words.sleepers);
         hub.drain();
         match hub.sets.get_mut(self.key) {
@@ -292,46 +293,14 @@ impl EpollSet {
         if found.iter().any(|event| event.data == PULSE) {
             self.client.lost_pulse(number);
         }
+        self.client.come_back();
         slept?;
         Ok(found.iter().any(|event| event.data == KERNEL))
     }
 
-    /// What threads sleep on while this attachment is there, made when the first does.
-    fn sleeper(&self, hub: &mut Inner, attachment: u32, epfd: i32) -> Result<Arc<Internal>, Errno> {
-        let known = hub.sets.get(self.key).and_then(|set| set.sleep.clone());
-        if let Some((_, sleeper)) = known.filter(|(of, _)| *of == attachment) {
-            return Ok(sleeper);
-        }
-        let sleeper = Arc::new(self.make_sleeper(hub, attachment, epfd)?);
-        if let Some(set) = hub.sets.get_mut(self.key) {
-            set.sleep = Some((attachment, sleeper.clone()));
-        }
-        Ok(sleeper)
-    }
-
-    /// Kick, bell and pulse, and the kernel's sets of this set and of those in it.
-    fn make_sleeper(&self, hub: &Inner, attachment: u32, epfd: i32) -> Result<Internal, Errno> {
-        let set = hub.sets.get(self.key).ok_or(Errno::BADF)?;
-        let lane = hub.lane.as_ref().filter(|lane| lane.number == attachment);
-        let sleeper = sleep_set(lane, &set.kick)?;
-        let number = sleeper.as_fd().as_raw_fd();
-        let add = |epfd, events, data| wait::epoll_add(number, epfd, EpollEvent { events, data });
-        add(epfd, IN, KERNEL)?;
-        for inner in hub.sets_within(self.key) {
-            // By its edge: whether it is ready is looked at here, and one that nobody asks about now stays ready.
-            add(inner, IN | ET, INNER)?;
-        }
-        Ok(sleeper)
-    }
-
-    fn sleep_without_host(
-        &self,
-        epfd: i32,
-        timeout: Option<Duration>,
-        sigmask: Option<SignalMask>,
-    ) -> Result<bool, Errno> {
+    fn sleep_without_host(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let mut hub = self.client.hub();
-        let sleeper = self.sleeper(&mut hub, NOBODY, epfd)?;
+        let sleeper = hub.set_sleeper(self.key, NOBODY)?;
         match hub.sets.get_mut(self.key) {
             Some(set) if !set.is_promising() => set.sleeping += 1,
             _ => return Ok(false),
@@ -349,6 +318,7 @@ impl EpollSet {
             }
         }
         drop(hub);
+        self.client.come_back();
         slept?;
         Ok(found.iter().any(|event| event.data == KERNEL))
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clearway_shm::door::{SessionId, SocketOptions};
 use clearway_shm::layout::event;
-use clearway_shm::wait::{self, PollFd};
+use clearway_shm::wait::{self, EpollEvent, PollFd};
 use clearway_shm::{LaneView, RingConsumer, Segment};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -25,7 +25,7 @@ use crate::routes::Routes;
 
 pub(crate) mod set;
 
-use set::Set;
+use set::{ET, Set};
 
 /// Words by which a sleeper's epoll set names what it found.
 pub(crate) const BELL: u64 = 0;
@@ -33,6 +33,9 @@ pub(crate) const KICK: u64 = 1;
 pub(crate) const PULSE: u64 = 2;
 pub(crate) const KERNEL: u64 = 3;
 pub(crate) const INNER: u64 = 4;
+
+/// Sleepers that a process lays in before it confines itself: as many threads can sleep then.
+const STOCK: usize = 4;
 
 /// In place of an attachment's number: no host is there.
 pub(crate) const NOBODY: u32 = 0;
@@ -90,6 +93,8 @@ pub(crate) struct Watched {
     pub(crate) options: SocketOptions,
     /// A connect has begun whose end no connect has reported.
     pub(crate) connecting: bool,
+    /// The lifeline of a socket that came back, where nobody else keeps it.
+    pub(crate) lifeline: Option<Internal>,
 }
 
 /// One who waits for a socket or set.
@@ -113,7 +118,7 @@ struct Waiter {
 /// What a thread sleeps on: an epoll set of the kernel with the bell, a counter of its own and the pulse in it.
 pub(crate) struct Sleeper {
     pub(crate) epoll: Internal,
-    kick: Internal,
+    pub(crate) kick: Internal,
 }
 
 impl Sleeper {
@@ -263,8 +268,8 @@ impl Inner {
     /// A socket is gone, and with it its places in epoll sets.
     pub(crate) fn remove_socket(&mut self, key: usize) -> Option<Watched> {
         let watched = self.sockets.try_remove(key)?;
-        if self.by_session.get(&watched.core.id) == Some(&key) {
-            self.by_session.remove(&watched.core.id);
+        if self.by_session.get(&watched.core.id()) == Some(&key) {
+            self.by_session.remove(&watched.core.id());
         }
         for watch in &watched.watches {
             if let Watch::Member { set, member } = watch {
@@ -418,6 +423,40 @@ impl Inner {
         };
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.sleeper = Some(sleeper.clone());
+        }
+        Ok(sleeper)
+    }
+
+    /// Makes what threads of this process will sleep on, as long as such may be made.
+    pub(crate) fn lay_in_sleepers(&mut self, attachment: u32) {
+        while let Some(lane) = self.lane.as_mut().filter(|lane| lane.alive && lane.pool.len() < STOCK) {
+            let Ok(sleeper) = Sleeper::new(Some(lane)) else { break };
+            lane.pool.push(Arc::new(sleeper));
+        }
+        for key in self.sets.iter().map(|(key, _)| key).collect::<Vec<_>>() {
+            let _ = self.set_sleeper(key, attachment);
+        }
+    }
+
+    /// What threads that wait for a set sleep on while this attachment is there, made when the first does.
+    pub(crate) fn set_sleeper(&mut self, key: usize, attachment: u32) -> Result<Arc<Internal>, Errno> {
+        let set = self.sets.get(key).ok_or(Errno::BADF)?;
+        if let Some((_, sleeper)) = set.sleep.as_ref().filter(|(of, _)| *of == attachment) {
+            return Ok(sleeper.clone());
+        }
+        // Kick, bell and pulse, and the kernel's sets of this set and of those in it.
+        let lane = self.lane.as_ref().filter(|lane| lane.number == attachment);
+        let sleeper = sleep_set(lane, &set.kick)?;
+        let number = sleeper.as_fd().as_raw_fd();
+        let add = |epfd, events, data| wait::epoll_add(number, epfd, EpollEvent { events, data });
+        add(set.epfd, IN, KERNEL)?;
+        for inner in self.sets_within(key) {
+            // By its edge: whether it is ready is looked at here, and one that nobody asks about now stays ready.
+            add(inner, IN | ET, INNER)?;
+        }
+        let sleeper = Arc::new(sleeper);
+        if let Some(set) = self.sets.get_mut(key) {
+            set.sleep = Some((attachment, sleeper.clone()));
         }
         Ok(sleeper)
     }

@@ -8,6 +8,7 @@
 //! functions can be built on this one.
 
 mod attach;
+mod back;
 mod client;
 mod config;
 mod core;
@@ -25,6 +26,7 @@ mod spin;
 mod wait;
 
 pub use attach::AttachError;
+pub use back::Renew;
 pub use clearway_shm::door::{Congestion, Info, Kind, SocketOptions};
 pub use clearway_shm::layout::flags;
 pub use client::Client;

@@ -63,6 +63,11 @@ pub(crate) fn is_writable(fifo: &FifoMem) -> bool {
 impl Core {
     /// POLL* bits, as `tcp_poll` and `datagram_poll` of Linux give them. `alive`: the host is there.
     pub(crate) fn readiness(&self, alive: bool) -> u32 {
+        if !alive && self.comes_back() {
+            // Told once, and then as if nothing came and nothing could leave: until it is there again.
+            let bits = if self.kind == Kind::Stream { IN | RDNORM } else { IN | RDNORM | ERR };
+            return if self.has_error(alive) { bits } else { 0 };
+        }
         if !alive {
             return READ & !PRI | WRITE | HUP | if self.has_error(alive) { ERR } else { 0 };
         }

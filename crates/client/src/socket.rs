@@ -110,6 +110,11 @@ impl Socket {
         &self.client
     }
 
+    /// What names it in this process ([`crate::Renew`]).
+    pub fn key(&self) -> usize {
+        self.core.key
+    }
+
     /// Stream or datagram.
     pub fn kind(&self) -> Kind {
         self.core.kind
@@ -146,6 +151,12 @@ impl Socket {
 
     /// Ends one or both directions.
     pub fn shutdown(&self, how: How) -> Result<(), Errno> {
+        if self.core.is_listening() && how != How::Write && !self.is_alive() {
+            // It does not come back.
+            self.set_flag(flags::SHUT_READ, true);
+            self.client.hub().mark(self.core.key, ALL);
+            return Ok(());
+        }
         let attachment = self.attachment().map_err(|_| Errno::NOTCONN)?;
         let state = self.core.state();
         let begun = state & (state::CONNECTED | state::CONNECTING | state::LISTENING) != 0;
@@ -158,7 +169,7 @@ impl Socket {
             [(How::Read, flags::SHUT_READ, request::SHUT_READ), (How::Write, flags::SHUT_WRITE, request::SHUT_WRITE)];
         for (part, flag, what) in parts {
             let before = match how == part || how == How::Both {
-                true => self.core.words.flags.fetch_or(flag, Ordering::AcqRel),
+                true => self.core.words().flags.fetch_or(flag, Ordering::AcqRel),
                 false => flag,
             };
             if connected && before & flag == 0 {
@@ -183,7 +194,7 @@ impl Socket {
 
     /// The connection's inner values, for TCP_INFO.
     pub fn info(&self) -> Result<Info, Errno> {
-        match self.ask(&Request::Info { session: self.core.id })? {
+        match self.ask(&Request::Info { session: self.core.id() })? {
             Reply::Info(info) => Ok(*info),
             _ => Err(Errno::PROTO),
         }
@@ -229,26 +240,26 @@ impl Socket {
     /// Sets or clears such a bit.
     pub fn set_flag(&self, bit: u32, on: bool) {
         match on {
-            true => self.core.words.flags.fetch_or(bit, Ordering::AcqRel),
-            false => self.core.words.flags.fetch_and(!bit, Ordering::AcqRel),
+            true => self.core.words().flags.fetch_or(bit, Ordering::AcqRel),
+            false => self.core.words().flags.fetch_and(!bit, Ordering::AcqRel),
         };
     }
 
     /// SO_RCVTIMEO and SO_SNDTIMEO; None: for ever.
     pub fn timeouts(&self) -> (Option<Duration>, Option<Duration>) {
-        let words = &self.core.words;
+        let words = self.core.words();
         let time = |micros: u64| (micros != 0).then(|| Duration::from_micros(micros));
         (time(words.receive_timeout.load(Ordering::Relaxed)), time(words.send_timeout.load(Ordering::Relaxed)))
     }
 
     /// Sets SO_RCVTIMEO.
     pub fn set_receive_timeout(&self, timeout: Option<Duration>) {
-        self.core.words.receive_timeout.store(micros(timeout), Ordering::Relaxed);
+        self.core.words().receive_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
     /// Sets SO_SNDTIMEO.
     pub fn set_send_timeout(&self, timeout: Option<Duration>) {
-        self.core.words.send_timeout.store(micros(timeout), Ordering::Relaxed);
+        self.core.words().send_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
     /// Call before the program's last descriptor of this socket in this process is closed while other threads may be inside a call on it: keeps a copy
@@ -263,7 +274,7 @@ impl Socket {
     pub fn closed(&self) {
         if self.core.kind == Kind::Datagram && self.local().port() != 0 {
             // Without a host there is nothing to give up.
-            let _ = self.ask(&Request::Settle { session: self.core.id });
+            let _ = self.ask(&Request::Settle { session: self.core.id() });
         }
     }
 
@@ -287,7 +298,7 @@ impl Socket {
     }
 
     fn message(&self, what: u32, aux: u32) -> Message {
-        Message { session: self.core.id, what, aux }
+        Message { session: self.core.id(), what, aux }
     }
 
     /// Asks the host something about this session.

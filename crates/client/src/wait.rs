@@ -1,6 +1,7 @@
 //! A thread that waits: it registers, looks once more, and sleeps in the kernel.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::hub::{BELL, NOBODY, PULSE, Watch};
+use crate::hub::{BELL, NOBODY, PULSE, Sleeper, Watch};
+use crate::internal::Internal;
 use crate::{Errno, ready};
 
 /// A thread that waits for some sockets or sets, until this is dropped.
@@ -67,11 +69,13 @@ impl<'a> Waiting<'a> {
         timeout: Option<Duration>,
         mask: Option<SignalMask>,
     ) -> Result<(), Errno> {
+        let timeout = self.client.until_next_look(timeout);
         let mut hub = self.client.hub();
         let sleeper = hub.lie_down(self.waiter)?;
         // Without a host nothing is waited for but the kernel's descriptors, and that a host comes.
         let lane = hub.living().map(|lane| (lane.words.clone(), lane.bell.clone()));
         let number = hub.alive().unwrap_or(NOBODY);
+        let lane_parts = hub.living().map(|lane| (lane.pulse.as_fd().as_raw_fd(), lane.bell.clone()));
         if let Some((words, _)) = &lane {
             sleep::about_to_sleep(&words.sleepers);
             hub.drain();
@@ -86,16 +90,23 @@ impl<'a> Waiting<'a> {
         drop(hub);
 
         let mut found = [EpollEvent::default(); 4];
-        let (slept, found) = if fds.len() > 1 {
-            fds[0] = PollFd { fd: sleeper.epoll.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 };
-            let slept = wait::poll(fds, timeout, mask);
+        fds[0] = PollFd { fd: sleeper.epoll.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 };
+        let polled = (fds.len() > 1 || wait::is_confined()).then(|| wait::poll(fds, timeout, mask));
+        let (slept, found) = match polled {
+            // A process that may have no descriptor more may not poll either: Linux counts what is polled for.
+            Some(Err(error)) if fds.len() == 1 && error.raw_os_error() == Some(libc::EINVAL) => {
+                sleep_on_set(&sleeper, timeout, mask, &mut found)
+            }
             // What woke it must be taken from the set, or it wakes the next sleeper too.
-            let there = if fds[0].found != 0 { take(&sleeper.epoll, &mut found) } else { 0 };
-            (slept, &found[..there])
-        } else {
-            let slept = wait::epoll(sleeper.epoll.as_fd().as_raw_fd(), &mut found, timeout, mask);
-            let there = *slept.as_ref().unwrap_or(&0);
-            (slept, &found[..there])
+            Some(slept) => {
+                let there = match fds[0].found != 0 {
+                    true if wait::is_confined() => take_by_reading(&sleeper, lane_parts, &mut found),
+                    true => take(&sleeper.epoll, &mut found),
+                    false => 0,
+                };
+                (slept, &found[..there])
+            }
+            None => sleep_on_set(&sleeper, timeout, mask, &mut found),
         };
         if let Some((_, bell)) = lane.as_ref().filter(|_| found.iter().any(|event| event.data == BELL)) {
             silence(bell);
@@ -113,6 +124,7 @@ impl<'a> Waiting<'a> {
         if pulse_lost {
             self.client.lost_pulse(number);
         }
+        self.client.come_back();
         slept?;
         Ok(())
     }
@@ -124,12 +136,36 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn take(set: &crate::internal::Internal, found: &mut [EpollEvent]) -> usize {
+fn sleep_on_set<'a>(
+    sleeper: &Sleeper,
+    timeout: Option<Duration>,
+    mask: Option<SignalMask>,
+    found: &'a mut [EpollEvent; 4],
+) -> (std::io::Result<usize>, &'a [EpollEvent]) {
+    let slept = wait::epoll(sleeper.epoll.as_fd().as_raw_fd(), found, timeout, mask);
+    let there = *slept.as_ref().unwrap_or(&0);
+    (slept, &found[..there])
+}
+
+/// As [`take`], by reading alone: the set looks at its members itself when it is next asked whether it is ready.
+fn take_by_reading(sleeper: &Sleeper, lane: Option<(i32, Arc<Internal>)>, found: &mut [EpollEvent; 4]) -> usize {
+    silence(&sleeper.kick);
+    let Some((pulse, bell)) = lane else { return 0 };
+    silence(&bell);
+    let mut fds = [PollFd { fd: pulse, events: libc::POLLRDHUP, found: 0 }];
+    if !matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1)) {
+        return 0;
+    }
+    found[0] = EpollEvent { events: fds[0].found as u32, data: PULSE };
+    1
+}
+
+fn take(set: &Internal, found: &mut [EpollEvent]) -> usize {
     wait::epoll(set.as_fd().as_raw_fd(), found, Some(Duration::ZERO), None).unwrap_or(0)
 }
 
 /// Empties the bell. What it was rung for must be looked at after this call.
-pub(crate) fn silence(bell: &crate::internal::Internal) {
+pub(crate) fn silence(bell: &Internal) {
     let mut rings = [0; 64];
     while rustix::io::read(bell, &mut rings) == Ok(rings.len()) {}
 }

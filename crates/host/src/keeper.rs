@@ -2,6 +2,7 @@
 //! the kernel until one of its descriptors has something; no packet passes it.
 
 mod attach;
+mod back;
 mod doors;
 mod gone;
 mod questions;
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     uid: u32,
     /// The namespace whose door it came through.
     through: Option<String>,
+    /// It came by the way back.
+    by_way_back: bool,
     member: Option<Member>,
 }
 
@@ -71,6 +74,8 @@ struct Entry {
     lifelines: u32,
     /// Sockets that stayed with the kernel: what, why, how often.
     stayed: Vec<(String, String, u64)>,
+    /// Its sockets of earlier starts of the host.
+    revived: back::Revived,
 }
 
 /// What a descriptor in the epoll set is.
@@ -105,6 +110,7 @@ pub(crate) struct Keeper {
     next_process: u32,
     next_worker: usize,
     counts: KeeperCounts,
+    key: back::Key,
 }
 
 /// Slots are below 2^24, so the upper bits of the low word say what kind of thing it is.
@@ -159,8 +165,14 @@ impl Keeper {
             next_process: 1,
             next_worker: 0,
             counts: KeeperCounts::default(),
+            key: back::Key::for_this_start().map_err(|error| HouseError::System("read random bytes", error))?,
         };
         keeper.open_main_door()?;
+        // Behind the door's folder, which is there now and is not somebody else's.
+        match back::Key::beside(&setup.socket) {
+            Ok(key) => keeper.key = key,
+            Err(error) => tracing::warn!(%error, "programs of an earlier start are not known without their secrets"),
+        }
         Ok(keeper)
     }
 
@@ -223,11 +235,18 @@ impl Keeper {
     fn hear(&mut self, handle: Handle<Process>) {
         let Some(process) = self.processes.get(handle) else { return };
         let door = Arc::clone(&process.door);
+        let by_way_back = process.by_way_back && process.member.is_none();
         match socket::recv(door.socket.as_fd(), 0) {
             Ok(Some((request, _))) => {
                 // Asking again before the answer is against the rules.
                 if door.is_busy.swap(true, Ordering::AcqRel) {
                     self.counts.cut_off += 1;
+                    self.end_process(handle);
+                    return;
+                }
+                if self.is_a_stranger_at_the_back(by_way_back, &request) {
+                    self.counts.refused_other += 1;
+                    door.answer(&back::stranger(), &[]);
                     self.end_process(handle);
                     return;
                 }

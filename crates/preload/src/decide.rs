@@ -6,7 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use clearway_client::{Client, Kind, flags};
@@ -167,7 +167,7 @@ fn take_over(
     }
     let made = TABLE.make(Object::Ours(made));
     for fd in descriptors(held) {
-        replace(fd, &lifeline)?;
+        replace(fd, lifeline.as_fd())?;
         TABLE.put(fd, Some(made.clone()));
     }
     state.decided = true;
@@ -177,8 +177,21 @@ fn take_over(
     ours(fd).map_or_else(|| fail(libc::EBADF), |mine| Ok(Ok(mine)))
 }
 
+/// A socket came back with another lifeline: that is what the program's descriptors of it are from now on, with the flags that they had.
+pub(crate) fn renew(key: usize, lifeline: BorrowedFd<'_>) {
+    let of_the_socket = |fd: &c_int| ours(*fd).is_some_and(|mine| mine.socket.key() == key);
+    for fd in TABLE.range(0, c_int::MAX).filter(of_the_socket).collect::<Vec<_>>() {
+        if ours(fd).is_some_and(|mine| mine.socket.flag(flags::NONBLOCK)) {
+            // SAFETY: sets a flag of a descriptor that is ours.
+            unsafe { real::fcntl(lifeline.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) };
+        }
+        // Only a descriptor that is closed at this moment cannot be replaced.
+        let _ = replace(fd, lifeline);
+    }
+}
+
 /// Puts another open file behind a descriptor; its own close-on-exec stays as it was.
-fn replace(fd: c_int, with: &OwnedFd) -> Answer<()> {
+fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
     // SAFETY: reads a flag, and replaces a descriptor whose object is replaced in the table as well.
     unsafe {
         let close_on_exec = check(real::fcntl(fd, libc::F_GETFD, 0))? & libc::FD_CLOEXEC != 0;
@@ -235,7 +248,7 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
     for fd in descriptors(&held) {
         TABLE.put(fd, None);
-        replace(fd, &kernels)?;
+        replace(fd, kernels.as_fd())?;
     }
     socket
         .client()

@@ -22,6 +22,7 @@ pub(crate) fn depth() -> u32 {
 #[inline]
 pub(crate) fn guarded<T>(inside: impl FnOnce() -> T) -> T {
     DEPTH.set(DEPTH.get() + 1);
+    crate::process::notice_clone();
     let answer = catch_unwind(AssertUnwindSafe(inside)).unwrap_or_else(|_| std::process::abort());
     DEPTH.set(DEPTH.get() - 1);
     answer

@@ -11,7 +11,8 @@ use libc::FILE;
 use crate::export::guarded;
 use crate::object::{Object, Ours, TABLE, ours};
 use crate::options::Extra;
-use crate::{process, stdio};
+use crate::table::Held;
+use crate::{exec, process, stdio};
 
 // SAFETY: the C library defines these, with these types. A program may assign to them, and so may we before it begins.
 unsafe extern "C" {
@@ -31,6 +32,7 @@ static FIRST: extern "C" fn() = inherit;
 extern "C" fn inherit() {
     guarded(|| {
         let errno = crate::errno::get();
+        exec::remember_variables();
         let mut known = HashMap::new();
         for fd in open_descriptors() {
             // SAFETY: it was open just now, and nothing else runs yet.
@@ -43,9 +45,7 @@ extern "C" fn inherit() {
                 TABLE.put(fd, Option::clone(held));
                 continue;
             }
-            process::watch_forks();
-            let socket = process::host_of(lifeline).and_then(|client| client.inherit_lifeline(lifeline));
-            let held = socket.map(|socket| TABLE.make(Object::Ours(Ours::new(socket, Extra::default()))));
+            let held = object_of(lifeline);
             TABLE.put(fd, held.clone());
             known.insert(cookie, held);
         }
@@ -54,6 +54,13 @@ extern "C" fn inherit() {
         }
         crate::errno::set(errno);
     });
+}
+
+/// The socket of Clearway whose lifeline this is, when it is one of this program's, or this process is not yet a part of any.
+pub(crate) fn object_of(lifeline: BorrowedFd<'_>) -> Option<Held<Object>> {
+    process::watch_forks();
+    let socket = process::host_of(lifeline).and_then(|client| client.inherit_lifeline(lifeline));
+    socket.map(|socket| TABLE.make(Object::Ours(Ours::new(socket, Extra::default()))))
 }
 
 fn open_descriptors() -> Vec<c_int> {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,7 @@ pub(crate) fn host_of(lifeline: BorrowedFd<'_>) -> Option<&'static Arc<Client>> 
 }
 
 fn keep(client: Arc<Client>) -> &'static Arc<Client> {
+    client.on_renewal(crate::decide::renew);
     let kept: &'static mut Arc<Client> = Box::leak(Box::new(client));
     CLIENT.store(kept, Ordering::Release);
     kept
@@ -100,6 +101,7 @@ fn attach() -> Option<&'static Arc<Client>> {
     match Client::attach(config) {
         Ok(client) => Some(keep(client)),
         Err(error) => {
+            // A host that does not let this user in was meant nevertheless.
             let absent = matches!(error, AttachError::NoHost { .. });
             CLOSED.store(!absent || required, Ordering::Relaxed);
             if !absent || required {
@@ -126,9 +128,103 @@ pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         PID.store(pid(), Ordering::Relaxed);
-        // SAFETY: the handlers only take and give locks of this library and of the client, and store words.
+        // SAFETY: the handlers only take and give locks of this library and of the client, store words, and enter the host.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) };
+        if let Some(mark) = wiped_page() {
+            // SAFETY: the page is ours, writable, and never unmapped.
+            unsafe { &*mark }.store(1, Ordering::Relaxed);
+            MARK.store(mark, Ordering::Release);
+        }
     });
+}
+
+/// A word that is 1, and 0 in a child that has a copy of this process's memory and did not come by `fork(3)`: by a bare `clone`, `clone3`, `fork` or `_Fork`.
+static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+/// Between the handlers around a `fork(3)`, which say themselves what has to be said.
+static FORKING: AtomicBool = AtomicBool::new(false);
+
+/// From `asm-generic/mman-common.h`: the page is zero in a forked child.
+const MADV_WIPEONFORK: c_int = 18;
+
+/// A new page that a fork leaves zeroed in the child. None where the kernel has no such memory (before Linux 4.14): then only `fork(3)` is known.
+fn wiped_page() -> Option<*mut AtomicU32> {
+    const LEN: usize = 4096;
+    // SAFETY: new memory, at an address that the kernel chooses, which is asked for by system calls that take no other pointers.
+    unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let page = libc::mmap(ptr::null_mut(), LEN, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::madvise(page, LEN, MADV_WIPEONFORK) != 0 {
+            libc::munmap(page, LEN);
+            return None;
+        }
+        Some(page.cast())
+    }
+}
+
+/// Looks whether this is a child that nobody announced, and then does for it what is done after a fork.
+#[inline]
+pub(crate) fn notice_clone() {
+    // SAFETY: null, or a page that is never unmapped.
+    if let Some(mark) = unsafe { MARK.load(Ordering::Acquire).as_ref() }
+        && mark.load(Ordering::Relaxed) == 0
+    {
+        cloned(mark);
+    }
+}
+
+#[cold]
+fn cloned(mark: &AtomicU32) {
+    if FORKING.load(Ordering::Relaxed) || mark.swap(1, Ordering::Relaxed) != 0 {
+        return;
+    }
+    let errno = crate::errno::get();
+    PID.store(pid(), Ordering::Relaxed);
+    cancel::after_fork_in_child();
+    if let Some(client) = client() {
+        client.after_clone_in_child();
+    }
+    crate::errno::set(errno);
+}
+
+/// The program is about to change what it may do: its user, its groups, its root. It enters the host now if it did not before, since it may not be able to afterwards; a host that
+/// is not there, or that refuses, is no matter before a socket is asked for.
+pub(crate) fn before_change() {
+    if !is_own_or_unwatched() {
+        return;
+    }
+    let errno = crate::errno::get();
+    watch_forks();
+    if client().is_none() {
+        let _locked = ATTACHING.lock();
+        if client().is_none()
+            && let Ok(config) = AppConfig::from_env()
+            && let Ok(client) = Client::attach(config)
+        {
+            keep(client);
+        }
+    }
+    crate::errno::set(errno);
+}
+
+/// The program is about to take from itself what sockets need: descriptors, system calls.
+pub(crate) fn before_confinement(prepare: impl FnOnce(&Client)) {
+    if !is_own_or_unwatched() {
+        return;
+    }
+    let errno = crate::errno::get();
+    if let Some(client) = client() {
+        prepare(client);
+    }
+    crate::errno::set(errno);
+}
+
+/// Not a child between `vfork` and `exec`, which has this memory but is another process.
+pub(crate) fn is_own_or_unwatched() -> bool {
+    PID.load(Ordering::Relaxed) == 0 || is_own()
 }
 
 fn pid() -> c_int {
@@ -143,6 +239,7 @@ pub(crate) fn is_own() -> bool {
 }
 
 extern "C" fn before_fork() {
+    FORKING.store(true, Ordering::Relaxed);
     ATTACHING.take();
     if let Some(client) = client() {
         client.before_fork();
@@ -158,10 +255,15 @@ extern "C" fn after_fork_in_parent() {
         client.after_fork_in_parent();
     }
     ATTACHING.give();
+    FORKING.store(false, Ordering::Relaxed);
 }
 
 extern "C" fn after_fork_in_child() {
     PID.store(pid(), Ordering::Relaxed);
+    // SAFETY: null, or a page that is never unmapped.
+    if let Some(mark) = unsafe { MARK.load(Ordering::Acquire).as_ref() } {
+        mark.store(1, Ordering::Relaxed);
+    }
     cancel::lock().give();
     cancel::after_fork_in_child();
     TABLE.lock().give();
@@ -169,4 +271,5 @@ extern "C" fn after_fork_in_child() {
         client.after_fork_in_child();
     }
     ATTACHING.give();
+    FORKING.store(false, Ordering::Relaxed);
 }

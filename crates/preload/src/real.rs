@@ -116,6 +116,29 @@ real! {
 
     fn pthread_cancel(name: libc::pthread_t) -> c_int;
 
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int;
+    fn posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+
+    fn setuid(uid: libc::uid_t) -> c_int;
+    fn seteuid(uid: libc::uid_t) -> c_int;
+    fn setreuid(real: libc::uid_t, effective: libc::uid_t) -> c_int;
+    fn setresuid(real: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t) -> c_int;
+    fn setgid(gid: libc::gid_t) -> c_int;
+    fn setresgid(real: libc::gid_t, effective: libc::gid_t, saved: libc::gid_t) -> c_int;
+    fn setgroups(count: size_t, groups: *const libc::gid_t) -> c_int;
+    fn initgroups(user: *const c_char, group: libc::gid_t) -> c_int;
+    fn chroot(path: *const c_char) -> c_int;
+    fn unshare(flags: c_int) -> c_int;
+    fn setrlimit(what: c_uint, limit: *const libc::rlimit) -> c_int;
+    fn setrlimit64(what: c_uint, limit: *const libc::rlimit) -> c_int;
+    fn prlimit(pid: libc::pid_t, what: c_uint, limit: *const libc::rlimit, old: *mut libc::rlimit) -> c_int;
+    fn prlimit64(pid: libc::pid_t, what: c_uint, limit: *const libc::rlimit, old: *mut libc::rlimit) -> c_int;
+    fn prctl(what: c_int, one: std::ffi::c_ulong, two: std::ffi::c_ulong, three: std::ffi::c_ulong, four: std::ffi::c_ulong) -> c_int;
+
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t;
     fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
     fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t;

@@ -14,6 +14,7 @@ use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, fail};
 use crate::export::interpose;
 use crate::object::{Mine, Object, Ours, TABLE, ours};
+use crate::received;
 use crate::signals;
 use crate::vectors::{source, sources, target, targets};
 
@@ -48,12 +49,16 @@ interpose! {
     });
 
     /// `recvmsg(2)`
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| recv_message(&mine, message, flags));
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) || received::may_bring(message) => match ours(fd) {
+        Some(mine) => Some(recv_message(&mine, message, flags)),
+        None => Some(received::recvmsg(fd, message, flags)),
+    };
 
     /// `recvmmsg(2)`
-    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
-        recv_messages(&mine, messages, count, flags, timeout)
-    });
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, if TABLE.has(fd) || received::may_bring(messages.cast()) => match ours(fd) {
+        Some(mine) => Some(recv_messages(&mine, messages, count, flags, timeout)),
+        None => Some(received::recvmmsg(fd, messages, count, flags, timeout)),
+    };
 
     /// `send(2)`
     fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything in this crate. Host and process must agree.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -333,6 +333,24 @@ pub enum Request {
     Inherit {
         /// The socket's SO_COOKIE.
         cookie: u64,
+    },
+    /// A socket of the program's that an earlier start of the host had, and that does not live without one: a listener, or a datagram socket. The first process of the program that asks
+    /// has it made anew; the others that had it too, which name it alike, come to the same one. Answer: [`Reply::Opened`] and one descriptor: its lifeline.
+    Revive {
+        /// Which start of the host had it, and its name there, as when the program first had it.
+        was: (u64, SessionId),
+        /// Of this kind.
+        kind: Kind,
+        /// For IPv6, and IPv4 mapped into it.
+        v6: bool,
+        /// With these options.
+        options: SocketOptions,
+        /// Bound so.
+        local: Option<SocketAddr>,
+        /// A datagram socket's peer.
+        remote: Option<SocketAddr>,
+        /// A listener's: connections that may wait to be accepted. None: it does not listen.
+        backlog: Option<u32>,
     },
     /// This process has just closed a descriptor of the session. When it is answered, and that was the last one, the session has given up its address. Answer: [`Reply::Done`].
     Settle {

@@ -62,6 +62,11 @@ pub fn lock(word: &AtomicU32) -> Guard<'_> {
     wait(word, me)
 }
 
+/// Finds this thread's name out now, while the process may still look at `/proc`.
+pub fn know_this_thread() {
+    Holder::current();
+}
+
 fn take(word: &AtomicU32, held: u32, me: u32) -> Option<Guard<'_>> {
     word.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
     Some(Guard { word, _of_this_thread: PhantomData })

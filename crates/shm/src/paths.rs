@@ -29,6 +29,29 @@ pub fn default_door() -> PathBuf {
     runtime_folder(uid, std::env::var_os("XDG_RUNTIME_DIR")).join(DOOR)
 }
 
+/// The name, which is no file's, of the way back into the host whose door this is: for programs that were let in there before and cannot reach the file any more, or may not. The same for
+/// every start of the host, and for whoever writes the path otherwise. None when the door's folder is not there.
+pub fn way_back(door: &Path) -> Option<Vec<u8>> {
+    let folder =
+        std::fs::canonicalize(door.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
+            .ok()?;
+    let path = folder.join(door.file_name()?);
+    // FNV-1a: a name has room for some hundred bytes, a path for more. Who takes a name on purpose gets nothing by it.
+    let hash = path
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    Some(format!("clearway-back-{hash:016x}").into_bytes())
+}
+
+/// The host's key beside its door, by which it knows tokens of its earlier starts.
+pub fn key(door: &Path) -> PathBuf {
+    let mut name = door.as_os_str().to_owned();
+    name.push(".key");
+    name.into()
+}
+
 /// The door of a namespace of the host whose own door is `door`.
 pub fn namespace_door(door: &Path, namespace: &str) -> PathBuf {
     namespace_doors(door).join(namespace)

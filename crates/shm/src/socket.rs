@@ -179,6 +179,22 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Listens at a name that is no file's, without blocking: whoever is in this network namespace may connect.
+pub fn listen_by_name(name: &[u8]) -> io::Result<OwnedFd> {
+    let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    refuse_descriptors(fd.as_fd());
+    rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Connects to a host by a name that is no file's. The socket blocks. Anybody may have taken the name: who it is must be looked at ([`peer_credentials`]).
+pub fn connect_by_name(name: &[u8]) -> io::Result<OwnedFd> {
+    let fd = socket(SocketFlags::CLOEXEC)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+    Ok(fd)
+}
+
 /// Whether there is a socket that nobody listens at. Any other file refuses connections too, and is not ours to remove.
 fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
     let socket_file = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;

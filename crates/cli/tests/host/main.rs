@@ -1,6 +1,7 @@
 //! The host stack with programs that know nothing of it, as an ordinary user would run it: no root, no device. Each test has a host
 //! of its own in a folder of its own.
 
+mod again;
 mod chapter;
 mod cut_through;
 mod death;
@@ -12,4 +13,5 @@ mod netns;
 mod preload;
 mod programs;
 mod trust;
+mod unfit;
 mod world;

@@ -68,10 +68,13 @@ impl Socket {
         if let Some(errno) = self.core.take_error(alive) {
             return Err(errno);
         }
-        match !alive || self.core.flags() & flags::SHUT_WRITE != 0 {
-            true => Err(Errno::PIPE),
-            false => Ok(()),
+        if self.core.flags() & flags::SHUT_WRITE != 0 {
+            return Err(Errno::PIPE);
         }
+        if !alive {
+            self.client.come_back();
+        }
+        if alive || self.is_alive() { Ok(()) } else { Err(Errno::NETDOWN) }
     }
 
     fn wait_to_send_datagram(&self, record: u32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
@@ -101,7 +104,7 @@ impl Socket {
             if let Some(received) = self.take_datagram(into, flags)? {
                 return Ok(received);
             }
-            if !alive || self.core.flags() & flags::SHUT_READ != 0 {
+            if self.core.flags() & flags::SHUT_READ != 0 {
                 return Ok(Received::default());
             }
             if !self.blocks(flags) {
@@ -114,10 +117,12 @@ impl Socket {
 
     fn wait_for_datagram(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
         let deadline = *deadline.get_or_insert_with(|| self.receive_deadline());
+        let was_alive = self.is_alive();
         let can_go_on = || {
             let alive = self.is_alive();
             let shut = self.core.flags() & flags::SHUT_READ != 0;
-            self.core.readable() || shut || !alive || self.core.has_error(alive)
+            let is_back = alive && !was_alive;
+            self.core.readable() || shut || is_back || self.core.has_error(alive)
         };
         self.client.wait_for(&self.core, READ, deadline, can_go_on)
     }
@@ -158,7 +163,7 @@ impl Socket {
                 tos: head.tos,
                 ttl: head.ttl,
                 segment_size: head.segment_size,
-                drops: self.core.words.rx_drops.load(Ordering::Relaxed),
+                drops: self.core.words().rx_drops.load(Ordering::Relaxed),
             }),
         }
     }

@@ -11,7 +11,7 @@ use crate::{Errno, Socket};
 impl Socket {
     /// Gives it its own address.
     pub fn bind(&self, local: SocketAddr) -> Result<(), Errno> {
-        match self.ask(&Request::Bind { session: self.core.id, local })? {
+        match self.ask(&Request::Bind { session: self.core.id(), local })? {
             Reply::Bound(local) => self.with(|socket| {
                 socket.bound = Some(local);
                 socket.local = socket.bound;
@@ -20,14 +20,15 @@ impl Socket {
         }
         if self.core.kind == Kind::Datagram && self.core.rx().is_none() {
             // A bound datagram socket receives. Where its FIFOs lie is said on subscribing.
-            self.ask_session(&Request::Subscribe { session: self.core.id })?;
+            self.ask_session(&Request::Subscribe { session: self.core.id() })?;
         }
         Ok(())
     }
 
     /// Listens, or changes the backlog.
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
-        self.ask_session(&Request::Listen { session: self.core.id, backlog })?;
+        self.ask_session(&Request::Listen { session: self.core.id(), backlog })?;
+        self.core.backlog.store(backlog.max(1), std::sync::atomic::Ordering::Relaxed);
         // After a `shutdown` for reading, which ends listening.
         self.set_flag(flags::SHUT_READ | flags::SHUT_WRITE, false);
         Ok(())
@@ -36,7 +37,7 @@ impl Socket {
     /// Connects. None takes a datagram socket's peer away. A stream that does not block answers EINPROGRESS.
     pub fn connect(&self, remote: Option<SocketAddr>) -> Result<(), Errno> {
         match self.core.kind {
-            Kind::Datagram => self.ask_session(&Request::Connect { session: self.core.id, remote }),
+            Kind::Datagram => self.ask_session(&Request::Connect { session: self.core.id(), remote }),
             Kind::Stream => self.connect_stream(remote.ok_or(Errno::OPNOTSUPP)?),
         }
     }
@@ -59,7 +60,7 @@ impl Socket {
         }
         let again = self.flag(flags::DISCONNECTED);
         self.set_flag(flags::DISCONNECTED, false);
-        if let Err(errno) = self.ask_session(&Request::Connect { session: self.core.id, remote: Some(remote) }) {
+        if let Err(errno) = self.ask_session(&Request::Connect { session: self.core.id(), remote: Some(remote) }) {
             self.set_flag(flags::DISCONNECTED, again);
             return Err(errno);
         }
@@ -117,7 +118,11 @@ impl Socket {
 
     /// Sets all of them.
     pub fn set_options(&self, options: &SocketOptions) -> Result<(), Errno> {
-        self.ask(&Request::Options { session: self.core.id, options: *options })?;
+        let told = self.ask(&Request::Options { session: self.core.id(), options: *options });
+        // One that comes back has them when it does.
+        if told.is_err() && (self.is_alive() || !self.core.comes_back()) {
+            return told.map(drop);
+        }
         self.set_flag(flags::OOB_INLINE, options.oob_inline);
         self.with(|socket| socket.options = *options);
         Ok(())

@@ -197,13 +197,16 @@ impl Socket {
 
     fn wait_to_receive(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
         let deadline = *deadline.get_or_insert_with(|| self.receive_deadline());
+        let was_alive = self.is_alive();
         let can_go_on = || {
             let alive = self.is_alive();
             let state = self.core.state();
             // A listener that was shut down is nothing of all this any more.
             let begun = state & (state::CONNECTED | state::CONNECTING | state::LISTENING) != 0;
             let ended = !begun || state & ENDED != 0 || self.core.flags() & flags::SHUT_READ != 0;
-            self.core.readable() || ended || !alive || self.core.has_error(alive)
+            let lost = !alive && !self.core.comes_back();
+            let is_back = alive && !was_alive;
+            self.core.readable() || ended || lost || is_back || self.core.has_error(alive)
         };
         self.client.wait_for(&self.core, READ, deadline, can_go_on)
     }
@@ -214,6 +217,17 @@ impl Socket {
             let alive = self.is_alive();
             if let Some(errno) = self.core.take_error(alive) {
                 return Err(errno);
+            }
+            if !alive && self.core.comes_back() {
+                // It has nothing to accept before there is a host again.
+                self.client.come_back();
+                if !self.blocks(0) && !self.is_alive() {
+                    return Err(Errno::AGAIN);
+                }
+                if !self.is_alive() {
+                    self.wait_to_receive(&mut deadline)?;
+                }
+                continue;
             }
             let listening = alive && self.core.state() & state::LISTENING != 0;
             if !listening || self.core.flags() & flags::SHUT_READ != 0 {

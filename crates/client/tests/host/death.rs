@@ -46,7 +46,7 @@ fn whoever_waits_is_told_when_the_host_goes() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| recv(&theirs, 1, 0));
         let poller = scope.spawn(|| {
-            let events = libc::POLLOUT as u16;
+            let events = libc::POLLIN as u16;
             let mut entries = [PollEntry { target: Target::Ours(&idle), events, found: 0 }];
             let ready = poll(&client, &mut entries, None, None);
             (ready, entries[0].found)
@@ -56,8 +56,13 @@ fn whoever_waits_is_told_when_the_host_goes() {
         assert_eq!(reader.join().unwrap(), Err(Errno::CONNRESET));
         let (ready, found) = poller.join().unwrap();
         assert_eq!(ready, Ok(1));
-        assert_ne!(found & libc::POLLHUP as u16, 0);
+        assert_eq!(found, libc::POLLIN as u16);
     });
+    // As a connection that went before it was accepted, and once: nothing more is ready, and nothing can be accepted.
+    assert_eq!(idle.accept().err(), Some(Errno::CONNABORTED));
+    idle.set_flag(clearway_client::flags::NONBLOCK, true);
+    assert_eq!(idle.accept().err(), Some(Errno::AGAIN));
+    assert_eq!(idle.readiness(), 0);
     assert_eq!(recv(&theirs, 1, 0).unwrap(), b"", "the error is told once");
     assert_eq!(send(&theirs, b"x"), Err(Errno::PIPE));
     assert_eq!(recv(&ours, 20, 0).unwrap(), b"before the end", "what was there can be read");

@@ -16,7 +16,6 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use super::{Entry, KIND_PROCESS, Keeper, Member, Process, word};
 use crate::answer::Doorway;
 use crate::errno::{Refusal, refuse};
-use crate::house::random;
 use crate::memory::Memory;
 use crate::namespaces::{DEFAULT, same_bytes};
 use crate::program::Program;
@@ -69,7 +68,7 @@ impl Keeper {
         loop {
             let Some(Some(door)) = self.doors.get(door) else { return };
             let Ok(socket) = socket::accept(door.fd.as_fd()) else { return };
-            let through = door.namespace.clone();
+            let (through, by_way_back) = (door.namespace.clone(), door.is_way_back);
             if self.processes.is_full() {
                 // Who knocked and said nothing yet makes room; nobody can hold all places without showing a secret.
                 let stranger = self.processes.iter().find(|(_, p)| p.member.is_none()).map(|(handle, _)| handle);
@@ -79,7 +78,8 @@ impl Keeper {
             }
             let who = socket::peer_credentials(socket.as_fd()).ok();
             let (pid, uid) = who.map_or((0, NOBODY), |who| (who.pid, who.uid));
-            let process = Process { door: Arc::new(Doorway::new(socket)), pid, uid, through, member: None };
+            let process =
+                Process { door: Arc::new(Doorway::new(socket)), pid, uid, through, by_way_back, member: None };
             let Some(handle) = self.processes.insert(process) else {
                 self.counts.refused_other += 1;
                 return;
@@ -140,8 +140,13 @@ impl Keeper {
         is_open.then(|| Arc::clone(program))
     }
 
+    fn has_token(&self, token: &Token) -> bool {
+        self.programs.values().any(|entry| same_bytes(&entry.program.token.0, &token.0))
+    }
+
     fn new_program(&mut self, handle: Handle<Process>, hello: &Hello) -> Result<Arc<Program>, Refusal> {
-        let (through, owner) = self.processes.get(handle).map_or((None, NOBODY), |p| (p.through.clone(), p.uid));
+        let process = self.processes.get(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
+        let (through, by_way_back, owner) = (process.through.clone(), process.by_way_back, process.uid);
         let wanted = match (hello.namespace.as_str(), &through) {
             ("", None) => DEFAULT,
             ("", Some(through)) => through,
@@ -156,7 +161,12 @@ impl Keeper {
         let namespace = namespaces
             .find(wanted)
             .ok_or_else(|| refuse(Errno::ENOENT, format!("there is no namespace {}", shortened(wanted))))?;
-        if !namespace.admits(hello.secret.as_ref()) {
+        // A program of an earlier start of the host was let in then.
+        let is_known = self.remembers(hello.inherit.as_ref(), namespace);
+        if by_way_back && !is_known {
+            return Err(refuse(Errno::EACCES, "only programs that were let in before come in here"));
+        }
+        if !is_known && !namespace.admits(hello.secret.as_ref()) {
             let how = if hello.secret.is_some() { "wrong" } else { "missing" };
             return Err(refuse(Errno::EACCES, format!("the secret of the namespace {wanted} is {how}")));
         }
@@ -164,8 +174,9 @@ impl Keeper {
             return Err(refuse(Errno::EUSERS, "the host has all programs that it may (limits.programs)"));
         }
         let limits = self.setup.program.in_namespace(&namespace.spec.limits);
-        let mut token = Token([0; 16]);
-        random(&mut token.0).map_err(|_| refuse(Errno::EIO, "the system's random source cannot be read"))?;
+        let old = hello.inherit.filter(|token| is_known && !self.has_token(token));
+        let no_random = |_| refuse(Errno::EIO, "the system's random source cannot be read");
+        let token = old.map_or_else(|| self.key.token(namespace), Ok).map_err(no_random)?;
         let number = self.next_program;
         self.next_program += 1;
         let program = Arc::new(Program {
@@ -186,7 +197,13 @@ impl Keeper {
             is_cut: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
         });
-        let entry = Entry { program: Arc::clone(&program), processes: 0, lifelines: 0, stayed: Vec::new() };
+        let entry = Entry {
+            program: Arc::clone(&program),
+            processes: 0,
+            lifelines: 0,
+            stayed: Vec::new(),
+            revived: Vec::new(),
+        };
         self.programs.insert(number, entry);
         Ok(program)
     }

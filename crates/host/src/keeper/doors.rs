@@ -21,11 +21,15 @@ pub(super) struct Door {
     path: PathBuf,
     /// Lets into this namespace only.
     pub(super) namespace: Option<String>,
+    /// It has no file, and lets in only who was let in before.
+    pub(super) is_way_back: bool,
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if !self.is_way_back {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -37,12 +41,21 @@ impl Keeper {
             _ => HouseError::Socket(path.clone(), error),
         };
         make_folder(&path).map_err(failed)?;
-        self.open_door(path.clone(), None).map_err(failed)
+        self.open_door(path.clone(), None).map_err(failed)?;
+        match self.open_way_back() {
+            Some(fd) => {
+                self.add_door(Door { fd, path: path.clone(), namespace: None, is_way_back: true }).map_err(failed)
+            }
+            None => Ok(()),
+        }
     }
 
     fn open_door(&mut self, path: PathBuf, namespace: Option<String>) -> io::Result<()> {
         let fd = socket::listen(&path, self.setup.socket_mode)?;
-        let door = Door { fd, path, namespace };
+        self.add_door(Door { fd, path, namespace, is_way_back: false })
+    }
+
+    fn add_door(&mut self, door: Door) -> io::Result<()> {
         let index = self.doors.iter().position(Option::is_none).unwrap_or(self.doors.len());
         if self.is_open {
             self.watch_door(index, &door)?;

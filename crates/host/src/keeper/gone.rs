@@ -35,9 +35,16 @@ impl Keeper {
     /// Nobody holds the session any more: it closes as by close(2).
     pub(super) fn end_lifeline(&mut self, handle: Handle<Lifeline>) {
         let Some(lifeline) = self.lifelines.remove(handle) else { return };
-        let Lifeline { program, worker, session, cookie, .. } = lifeline;
-        self.cookies.remove(&cookie);
+        self.cookies.remove(&lifeline.cookie);
+        let is_held = self.has_another_lifeline(&lifeline);
+        let Lifeline { program, worker, session, .. } = lifeline;
         let number = program.number;
+        if is_held {
+            if let Some(entry) = self.programs.get_mut(&number) {
+                entry.lifelines = entry.lifelines.saturating_sub(1);
+            }
+            return;
+        }
         // Whoever asks for the address next may ask another worker, which would hear of this from the session's own worker too late.
         let id = session.load(Ordering::Acquire);
         if self.house.is_branched(id) {

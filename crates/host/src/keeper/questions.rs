@@ -53,6 +53,10 @@ impl Keeper {
                 self.note_stayed(asker.program.number, what, why);
                 asker.answer(Ok(Reply::Done), &[]);
             }
+            request @ Request::Revive { .. } => {
+                self.end_lifelines();
+                self.ask_revive(asker, request);
+            }
             request => self.ask_worker(asker, request),
         }
     }
@@ -95,7 +99,7 @@ impl Keeper {
     }
 
     /// As [`Keeper::delegate`], with the program's end of a lifeline beside a good answer.
-    fn delegate_with(
+    pub(super) fn delegate_with(
         &self,
         worker: usize,
         asker: Asker,
@@ -114,7 +118,7 @@ impl Keeper {
     }
 
     /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on the first.
-    fn worker_for(&mut self, kind: Kind) -> usize {
+    pub(super) fn worker_for(&mut self, kind: Kind) -> usize {
         if kind == Kind::Datagram {
             return 0;
         }

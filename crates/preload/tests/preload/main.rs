@@ -2,6 +2,8 @@
 //!
 //! They need a C compiler and the `clearway` command; without them they say that they are skipped, or fail where `CI` is set.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use crate::world::{Host, PROGRAMS, build, compare, plain, preloaded, prepared};
 
 mod world;
@@ -92,6 +94,31 @@ fn streams_of_the_c_library() {
 #[test]
 fn signals_while_blocked() {
     over_a_host("signals");
+}
+
+/// Whether we may change the user. Without, these tests say so, or fail where `CI` is set.
+fn is_root() -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|is| is.uid() == 0);
+    assert!(
+        root || std::env::var_os("CI").is_none(),
+        "changing the user needs root, and with CI set nothing may be skipped"
+    );
+    if !root {
+        eprintln!("SKIPPED: changing the user needs root");
+    }
+    root
+}
+
+#[test]
+fn children_that_change_user_and_root_and_confine_themselves_go_on_with_their_sockets() {
+    if is_root() {
+        over_a_host("rights");
+    }
+}
+
+#[test]
+fn programs_executed_without_the_variables_and_receivers_of_descriptors_have_the_sockets() {
+    over_a_host("handed");
 }
 
 /// Not the namespace's secret, and no word of any message.

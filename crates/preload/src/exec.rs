@@ -1,0 +1,165 @@
+//! Programs that this one executes. A server that hands its sockets over by `exec` often gives the new program an environment of its own making; without the library the
+//! new program would find Unix sockets that never say anything. So where descriptors of Clearway's go along, the variables that brought the library here are put back.
+//!
+//! Where none go along the environment is left as the program made it: what took the library out of it may have been the purpose.
+
+use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::ptr;
+use std::sync::OnceLock;
+
+use clearway_client::may_be_lifeline;
+use libc::pid_t;
+use smallvec::SmallVec;
+
+use crate::export::guarded;
+use crate::object::{TABLE, ours};
+use crate::process::is_own;
+use crate::real;
+
+/// The variable by which the loader learns of the library.
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// Variables of an environment without room of its own on the heap. A child after `vfork` has its parent's heap, and would leave what it takes there behind.
+type Environment = SmallVec<[*const c_char; 512]>;
+
+/// Descriptors that are looked at in such a child, whose own the table does not show.
+const LOW_DESCRIPTORS: c_int = 64;
+
+/// What this process was started with, of all that concerns the library: `NAME=value`.
+static VARIABLES: OnceLock<Vec<CString>> = OnceLock::new();
+
+/// Remembers the variables, before the program can change them.
+pub(crate) fn remember_variables() {
+    let concerns =
+        |name: &OsString| name == "LD_PRELOAD" || name == "VCL_CONFIG" || name.as_bytes().starts_with(b"CLEARWAY_");
+    let lines = std::env::vars_os()
+        .filter(|(name, _)| concerns(name))
+        .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok());
+    let _ = VARIABLES.set(lines.collect());
+}
+
+/// A session's descriptor goes along into the program that is executed.
+fn sessions_go_along(may_be_copied: bool) -> bool {
+    // SAFETY: reads a flag.
+    let stays_open = |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
+    if TABLE.range(0, c_int::MAX).any(|fd| ours(fd).is_some() && (may_be_copied || stays_open(fd))) {
+        return true;
+    }
+    // After `vfork` the table is the parent's.
+    // SAFETY: a number that is no descriptor is refused by the kernel.
+    let is_lifeline = |fd: c_int| stays_open(fd) && may_be_lifeline(unsafe { BorrowedFd::borrow_raw(fd) });
+    !is_own() && (0..LOW_DESCRIPTORS).any(is_lifeline)
+}
+
+/// The environment with what is missing in it. None: nothing is.
+///
+/// # Safety
+/// `given` is null or an environment: C strings, and a null pointer at the end.
+unsafe fn put_back(
+    given: *const *const c_char,
+    may_be_copied: bool,
+    into: &mut Environment,
+    both: &mut SmallVec<[u8; 4096]>,
+) -> Option<*const *const c_char> {
+    let variables = VARIABLES.get().filter(|variables| !variables.is_empty())?;
+    if !sessions_go_along(may_be_copied) {
+        return None;
+    }
+    let mut at = given;
+    // SAFETY: as the caller says.
+    while let Some(&line) = unsafe { at.as_ref() }.filter(|line| !line.is_null()) {
+        into.push(line);
+        // SAFETY: not the end yet.
+        at = unsafe { at.add(1) };
+    }
+    for variable in variables {
+        let variable = variable.as_bytes_with_nul();
+        let name = variable.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
+        // SAFETY: C strings of the caller's.
+        let same = into.iter().position(|line| unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(name));
+        match same {
+            None => into.push(variable.as_ptr().cast()),
+            Some(at) if name == PRELOAD => {
+                // SAFETY: as above.
+                let theirs = unsafe { CStr::from_ptr(into[at]) }.to_bytes_with_nul();
+                let ours = &variable[..variable.len() - 1];
+                if !theirs.starts_with(ours) {
+                    both.extend_from_slice(ours);
+                    both.push(b':');
+                    both.extend_from_slice(&theirs[PRELOAD.len()..]);
+                    into[at] = both.as_ptr().cast();
+                }
+            }
+            // Said otherwise on purpose.
+            Some(_) => {}
+        }
+    }
+    into.push(ptr::null());
+    Some(into.as_ptr())
+}
+
+/// The environment of this process.
+fn own() -> *const *const c_char {
+    // SAFETY: the C library's variable of this name and type.
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: reads a pointer; who changes it while another thread executes a program has the same trouble without us.
+    unsafe { environ }
+}
+
+/// Defines functions that execute a program with the environment that `$envp` says. Nothing of ours is left behind on the stack when they succeed: after `vfork` it is the parent's too.
+macro_rules! executes {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $type:ty),*), $envp:expr, $copied:expr => |$new:ident| $call:expr;
+    )*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the C function of this name.
+        // SAFETY: it stands in for the function of this name in the C library, with its signature.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
+            let (mut room, mut both) = (Environment::new(), SmallVec::new());
+            let given: *const *const c_char = $envp;
+            // SAFETY: the caller's environment.
+            let changed = guarded(|| unsafe { put_back(given, $copied, &mut room, &mut both) });
+            let $new = changed.unwrap_or(given);
+            // SAFETY: the caller's own arguments, and an environment.
+            unsafe { $call }
+        }
+    )*};
+}
+
+executes! {
+    /// `execve(2)`
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp, false => |new| real::execve(path, argv, new);
+
+    /// `execv(3)`
+    fn execv(path: *const c_char, argv: *const *const c_char), own(), false => |new| real::execve(path, argv, new);
+
+    /// `execvp(3)`
+    fn execvp(file: *const c_char, argv: *const *const c_char), own(), false => |new| real::execvpe(file, argv, new);
+
+    /// `execvpe(3)`
+    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp, false => |new| real::execvpe(file, argv, new);
+
+    /// `fexecve(3)`
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char), envp, false => |new| real::fexecve(fd, argv, new);
+
+    /// `execveat(2)`
+    fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int), envp, false => |new| real::execveat(folder, path, argv, new, flags);
+
+    /// `posix_spawn(3)`. What its actions duplicate goes along too; they cannot be looked into.
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp, !actions.is_null() => |new| {
+        real::posix_spawn(pid, path, actions, attributes, argv, new)
+    };
+
+    /// `posix_spawnp(3)`
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp, !actions.is_null() => |new| {
+        real::posix_spawnp(pid, file, actions, attributes, argv, new)
+    };
+}

@@ -1,0 +1,233 @@
+/* Processes that give up rights after a fork, as servers do: another user and another root, a filter of system calls, a child by a bare system call. Run as root. */
+#include "common.h"
+
+#include <grp.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#define NOBODY 65534
+
+static void reap(const char *what, pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		die("waitpid");
+	if (WIFEXITED(status))
+		printf("%s ended with %d\n", what, WEXITSTATUS(status));
+	else
+		printf("%s ended by signal %d\n", what, WTERMSIG(status));
+}
+
+static void ask(int fd, const char *text)
+{
+	char back[64] = "";
+	size_t len = strlen(text);
+
+	if (send(fd, text, len, 0) != (ssize_t)len)
+		die("send");
+	ssize_t got = recv(fd, back, len, MSG_WAITALL);
+	printf("the answer: %zd %s\n", got, back);
+}
+
+static int become_nobody(void)
+{
+	return chroot("/proc/self/fdinfo") || chdir("/") || setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	       setresuid(NOBODY, NOBODY, NOBODY);
+}
+
+/* The listener is the parent's; the child accepts from it as nobody, below another root, and opens a socket of its own there. */
+static void another_user(pid_t (*make)(void), const char *what)
+{
+	int fd = listener();
+
+	fflush(stdout);
+	pid_t pid = make();
+	if (pid == 0) {
+		char text[64];
+
+		if (become_nobody())
+			_exit(20);
+		int theirs = accept(fd, NULL, NULL);
+		if (theirs < 0)
+			_exit(21);
+		ssize_t len = recv(theirs, text, sizeof(text), 0);
+		if (send(theirs, text, len, 0) != len)
+			_exit(22);
+		struct sockaddr_storage to = name_of(fd);
+		int own = socket(self.ss_family, SOCK_STREAM, 0);
+		if (connect(own, (void *)&to, self_len))
+			_exit(23);
+		_exit(send(own, "x", 1, 0) == 1 ? 7 : 24);
+	}
+	int client = connected_to(fd);
+	ask(client, "as nobody");
+	int own = accept(fd, NULL, NULL);
+	char byte;
+	printf("the child's own: %zd\n", recv(own, &byte, 1, 0));
+	reap(what, pid);
+	close(own);
+	close(client);
+	close(fd);
+}
+
+static pid_t by_fork(void)
+{
+	return fork();
+}
+
+static pid_t by_clone(void)
+{
+	return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static pid_t by_clone3(void)
+{
+	struct clone_args args = {.exit_signal = SIGCHLD};
+
+	return syscall(SYS_clone3, &args, sizeof(args));
+}
+
+/* The calls that a filter for a server's helper lets pass: it opens nothing, and asks nothing by messages. All others end it; opening fails. */
+#define PASS(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define FAIL(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES)
+
+static int confine(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		FAIL(open), FAIL(openat), FAIL(newfstatat), FAIL(fstat), FAIL(stat), FAIL(lstat),
+		PASS(brk), PASS(clock_gettime), PASS(close), PASS(exit), PASS(exit_group), PASS(futex), PASS(getpid),
+		PASS(gettid), PASS(gettimeofday), PASS(getrandom), PASS(madvise), PASS(mmap), PASS(mprotect), PASS(mremap),
+		PASS(munmap), PASS(nanosleep), PASS(clock_nanosleep), PASS(poll), PASS(ppoll), PASS(pselect6), PASS(select),
+		PASS(read), PASS(write), PASS(writev), PASS(rt_sigprocmask), PASS(shutdown), PASS(rt_sigreturn),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+
+	/* One, for `poll` to be allowed. */
+	struct rlimit one = {1, 1};
+
+	return setrlimit(RLIMIT_NOFILE, &one) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Sends back what comes until the end, waiting in all ways that are left. */
+static void echo_confined(int fd)
+{
+	char text[1 << 16];
+	struct pollfd one = {.fd = fd, .events = POLLIN};
+
+	for (int round = 0;; round++) {
+		if (round % 3 == 1 && poll(&one, 1, -1) != 1)
+			_exit(31);
+		if (round % 3 == 2) {
+			fd_set set;
+
+			FD_ZERO(&set);
+			FD_SET(fd, &set);
+			if (select(fd + 1, &set, NULL, NULL, NULL) != 1)
+				_exit(32);
+		}
+		ssize_t len = read(fd, text, sizeof(text));
+		if (len == 0)
+			break;
+		if (len < 0)
+			_exit(33);
+		for (ssize_t done = 0, sent; done < len; done += sent)
+			if ((sent = write(fd, text + done, len - done)) <= 0)
+				_exit(34);
+	}
+	close(fd);
+	_exit(9);
+}
+
+static void confined(void)
+{
+	int ends[2];
+	static char out[1 << 20], back[1 << 20];
+	size_t got = 0;
+
+	pair(ends);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(ends[0]);
+		if (become_nobody() || confine())
+			_exit(30);
+		echo_confined(ends[1]);
+	}
+	close(ends[1]);
+	ask(ends[0], "one");
+	usleep(100000);
+	ask(ends[0], "two");
+	usleep(100000);
+	ask(ends[0], "three");
+	/* More than any buffer holds, both ways at once. */
+	memset(out, 'x', sizeof(out));
+	pid_t writer = fork();
+	if (writer == 0) {
+		for (size_t done = 0; done < sizeof(out);) {
+			ssize_t sent = send(ends[0], out + done, sizeof(out) - done, 0);
+			if (sent <= 0)
+				_exit(41);
+			done += sent;
+		}
+		shutdown(ends[0], SHUT_WR);
+		_exit(0);
+	}
+	for (ssize_t len; (len = recv(ends[0], back + got, sizeof(back) - got, 0)) > 0;)
+		got += len;
+	printf("%zu came back, %s\n", got, memcmp(out, back, got) ? "others" : "the same");
+	reap("the writer", writer);
+	reap("the confined one", pid);
+	close(ends[0]);
+}
+
+/* No descriptor more, not even to poll: only blocking calls work. */
+static void without_descriptors(void)
+{
+	int ends[2];
+
+	pair(ends);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct rlimit none = {0, 0};
+		char text[64];
+		ssize_t len;
+
+		close(ends[0]);
+		if (setrlimit(RLIMIT_NOFILE, &none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+			_exit(50);
+		while ((len = recv(ends[1], text, 1, MSG_PEEK)) > 0 && (len = read(ends[1], text, sizeof(text))) > 0)
+			if (write(ends[1], text, len) != len)
+				_exit(51);
+		_exit(len ? 52 : 5);
+	}
+	close(ends[1]);
+	ask(ends[0], "one");
+	usleep(100000);
+	ask(ends[0], "two");
+	shutdown(ends[0], SHUT_WR);
+	reap("the one without descriptors", pid);
+	close(ends[0]);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2)
+		return 2;
+	self_from(argv[1]);
+	another_user(by_fork, "fork");
+	another_user(by_clone, "clone");
+	another_user(by_clone3, "clone3");
+	confined();
+	without_descriptors();
+	return 0;
+}
