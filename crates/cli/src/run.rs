@@ -10,6 +10,9 @@ use clearway_shm::paths;
 
 use crate::error::WrongUse;
 
+mod fit;
+mod told;
+
 /// Run an unmodified program over the host stack, where its namespace reaches.
 ///
 /// Everything else (other addresses, Unix sockets, name resolution) stays with the kernel; `clearway explain` says what did, and why.
@@ -17,7 +20,10 @@ use crate::error::WrongUse;
 #[command(after_help = "Examples:
   clearway run -- curl http://172.16.3.2/
   clearway run --ns server --secret 1234 -- iperf3 -s
-  clearway run --config server.conf -- nginx")]
+  clearway run --config server.conf -- nginx
+
+A program into which the library cannot be put (statically linked, written in Go, set-uid, for another machine or C library) is started with a
+warning, and with --required it is not started.")]
 pub(crate) struct Args {
     /// The host's socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
     #[arg(long, value_name = "PATH")]
@@ -39,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Fail rather than leave a socket to the kernel because the host is not there
+    /// Fail rather than leave a socket to the kernel because the host is not there, or because the library cannot be put into the program
     #[arg(long)]
     required: bool,
 
@@ -68,6 +74,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         Some(path) => checked(path)?,
         None => find_library()?,
     };
+    let unfit = fit::unfit(&args.command[0], &library);
+    let required = args.required || std::env::var_os("CLEARWAY_REQUIRED").is_some_and(|value| value == "1");
+    if let (Some(unfit), true) = (&unfit, required) {
+        return Err(
+            WrongUse(format!("{} {}; with --required it is not started", unfit.path.display(), unfit.why)).into()
+        );
+    }
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preload_list(&library, std::env::var_os("LD_PRELOAD")));
@@ -93,6 +106,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     if let Some(spin) = args.spin {
         command.env("CLEARWAY_SPIN_US", spin.to_string());
+    }
+    if let Some(unfit) = &unfit {
+        eprintln!("clearway: {} {}: its sockets stay with the kernel", unfit.path.display(), unfit.why);
+        told::tell(&args, &command, unfit);
     }
     // Only comes back when the program could not be started.
     let error = command.exec();
