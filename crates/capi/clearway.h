@@ -578,7 +578,7 @@ typedef struct clw_handlers {
      */
     void (*connected)(clw_host *host, uint64_t conn, void *ctx);
     /**
-     * Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams.
+     * Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams. It is called again while it reads a part of the bytes.
      */
     void (*readable)(clw_host *host, uint64_t handle, void *ctx);
     /**
@@ -586,8 +586,8 @@ typedef struct clw_handlers {
      */
     void (*writable)(clw_host *host, uint64_t handle, void *ctx);
     /**
-     * The connection has ended, and the program did not end it: `CLW_OK` when both sides were done. It is called once. Bytes
-     * that were not read can be read in it; afterwards they are lost and the handle is dead.
+     * The connection has ended, and the program did not end it: `CLW_OK` when both sides were done and, where there is a `readable`, all bytes
+     * were read; until then it waits. It is called once. Bytes that were not read can be read in it; afterwards they are lost and the handle is dead.
      */
     void (*closed)(clw_host *host, uint64_t conn, enum clw_status why, void *ctx);
     /**
@@ -930,7 +930,7 @@ enum clw_status clw_host_add_route(clw_host *host, const char *cidr, const char 
 
 /**
  * One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CLW_STOPPED` after
- * `clw_host_stop`: every connection has heard `closed`, and only `clw_host_free` is left to do.
+ * `clw_host_stop`: every connection has heard `closed`, whatever would begin something answers `CLW_STOPPED`, and only `clw_host_free` is left to do.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -984,7 +984,7 @@ enum clw_status clw_host_listen(clw_host *host,
 enum clw_status clw_host_unlisten(clw_host *host, uint64_t listener);
 
 /**
- * Begins a connection; `connected` or `closed` tells how it went. NULL `options` are the defaults.
+ * Begins a connection; `connected` or `closed` tells how it went, always. `CLW_STOPPED` when the host was stopped. NULL `options` are the defaults.
  *
  * # Safety
  * Pointers as the rules at the top say; so the functions in `handlers`.

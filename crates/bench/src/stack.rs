@@ -239,14 +239,10 @@ fn on_tcp_event<E: Env>(
     if !client.owns(token, conn) {
         return;
     }
-    if what.has(ConnEvents::FAILED) {
-        let why = in_words(net.stack.failure(conn));
-        client.on_ended(net, now, token, Ending::Failed(why));
-        return;
-    }
     if what.has(ConnEvents::CONNECTED) {
         client.on_connected(net, now, token);
     }
+    // Answers that came before the connection failed are answers too.
     loop {
         let bytes = net.stack.recv(conn).unwrap_or_default();
         let len = bytes.len();
@@ -259,6 +255,11 @@ fn on_tcp_event<E: Env>(
         }
         // What lies together is shorter than 4 GiB.
         net.stack.consumed(conn, len as u32);
+    }
+    if what.has(ConnEvents::FAILED) {
+        let why = in_words(net.stack.failure(conn));
+        client.on_ended(net, now, token, Ending::Failed(why));
+        return;
     }
     let is_over = what.has(ConnEvents::PEER_CLOSED) || what.has(ConnEvents::CLOSED);
     if is_over {

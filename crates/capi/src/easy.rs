@@ -67,6 +67,34 @@ pub(crate) unsafe fn on_stack(
     })
 }
 
+/// As [`on_stack`], for what only a host that goes on can do: one that was stopped calls nobody back any more.
+///
+/// # Safety
+/// As for [`on_stack`].
+pub(crate) unsafe fn on_live_stack(
+    host: *const clw_host,
+    call: impl FnOnce(&Shared, Instant, &mut Stack<Stores>) -> Result<(), clw_status>,
+) -> clw_status {
+    match host.as_ref() {
+        Some(this) if this.life.get() == Life::Finished => clw_status::CLW_STOPPED,
+        _ => on_stack(host, call),
+    }
+}
+
+/// As [`on_stack`], for what leaves in this turn or never: it may be done in the last callbacks, and not behind them.
+///
+/// # Safety
+/// As for [`on_stack`].
+pub(crate) unsafe fn on_sending_stack(
+    host: *const clw_host,
+    call: impl FnOnce(&Shared, Instant, &mut Stack<Stores>) -> Result<(), clw_status>,
+) -> clw_status {
+    match host.as_ref() {
+        Some(this) if this.life.get() == Life::Finished && this.shared.stack.get().is_none() => clw_status::CLW_STOPPED,
+        _ => on_stack(host, call),
+    }
+}
+
 /// Runs a call on the engine of a host.
 ///
 /// # Safety
@@ -182,6 +210,9 @@ pub unsafe extern "C" fn clw_host_add_port(host: *mut clw_host, port: *const c_c
     on_engine(host, |engine| {
         is_there(iface)?;
         let this = &*host;
+        if this.life.get() == Life::Finished {
+            return Err(clw_status::CLW_STOPPED);
+        }
         let name = text(port, LONGEST_TEXT)?;
         let spec: PortSpec = name.parse().map_err(|why| this.device(why))?;
         let opened = open_one(&spec, &Wrap::default(), 1).map_err(|why| this.device(why))?;
@@ -226,7 +257,7 @@ pub unsafe extern "C" fn clw_host_add_route(
 }
 
 /// One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CLW_STOPPED` after
-/// `clw_host_stop`: every connection has heard `closed`, and only `clw_host_free` is left to do.
+/// `clw_host_stop`: every connection has heard `closed`, whatever would begin something answers `CLW_STOPPED`, and only `clw_host_free` is left to do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.

@@ -71,11 +71,13 @@ impl<A: App<Stores>, B: App<Stores>> Pair<A, B> {
         begin_app(&mut self.right, at(now))?;
         let finished = |this: &mut Self| this.left.app().is_finished() || this.right.app().is_finished();
         // Once one is finished, the other one hears of it: that takes no longer than packets that wait.
-        let mut quiet = false;
-        while !(finished(self) && quiet) {
+        loop {
             let (left, right) = (self.left.turn(at(now))?, self.right.turn(at(now))?);
             let busy = left.again || right.again || left.worked || right.worked;
-            quiet = !busy;
+            // Looked at before time goes on: what ends by a timer may leave nothing that is ever due.
+            if finished(self) && !busy {
+                break;
+            }
             let due = left.deadline.min(right.deadline);
             now = if busy || due <= now { now + STEP } else { due };
             if now.since(begin) > self.limit {

@@ -43,8 +43,10 @@ pub enum Next {
 pub enum Ended {
     /// The connection failed, where it is known why.
     Failed(Option<Failure>),
-    /// Both sides were done.
+    /// Both sides were done, and all that came was consumed.
     Closed,
+    /// Both sides were done, and the service left bytes where they lay: it was called until it took no more, and named no deadline.
+    Unread,
     /// The program ends.
     Stopped,
     /// There was no place for one more; the conversation never began.
@@ -66,7 +68,8 @@ pub trait Service {
     /// A connection is there.
     fn begin(&mut self, now: Instant) -> Self::Talk;
 
-    /// Something happened to the connection: goes on as far as its bytes and its room allow.
+    /// Something happened to the connection: goes on as far as its bytes and its room allow. When the connection is over, it is called for as long as it consumes
+    /// bytes and there are more: then nothing else would call it.
     fn on_ready<I: Io>(&mut self, now: Instant, talk: &mut Self::Talk, io: &mut I) -> Next;
 
     /// When [`Service::on_timeout`] is due if nothing happens before; every step may move it.
@@ -118,6 +121,8 @@ pub struct Talks<S: Service> {
 struct Place<T> {
     conn: ConnId,
     talk: T,
+    /// Both sides are done, and there are bytes that the service has not consumed yet.
+    is_over: bool,
 }
 
 struct StackIo<'a, E: Env> {
@@ -173,7 +178,7 @@ impl<S: Service> Talks<S> {
 
     fn begin<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, conn: ConnId) -> Option<Handle<Place<S::Talk>>> {
         let talk = self.service.begin(now);
-        let place = self.talks.insert(Place { conn, talk });
+        let place = self.talks.insert(Place { conn, talk, is_over: false });
         match place {
             Some(handle) => stack.set_token(conn, handle.to_bits()),
             None => {
@@ -195,7 +200,7 @@ impl<S: Service> Talks<S> {
 
     #[inline]
     fn ready<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, handle: Handle<Place<S::Talk>>) {
-        let Some(Place { conn, talk }) = self.talks.get_mut(handle) else { return };
+        let Some(Place { conn, talk, .. }) = self.talks.get_mut(handle) else { return };
         let conn = *conn;
         let next = self.service.on_ready(now, talk, &mut StackIo { stack, conn });
         self.after(stack, handle, next);
@@ -235,21 +240,42 @@ impl<S: Service> Talks<S> {
             return;
         }
         if what.has(ConnEvents::FAILED) {
-            self.remove(handle, Some(Ended::Failed(stack.failure(conn))));
-            stack.close(conn);
-            return;
+            return self.over(now, stack, handle, Ended::Failed(stack.failure(conn)));
         }
-        // A conversation that ends because both sides are done has heard all bytes first.
         self.ready(now, stack, handle);
-        if what.has(ConnEvents::CLOSED) && self.talks.contains(handle) {
-            self.remove(handle, Some(Ended::Closed));
-            stack.close(conn);
+        if what.has(ConnEvents::CLOSED) {
+            self.over(now, stack, handle, Ended::Closed);
         }
+    }
+
+    /// Nothing comes or goes on this connection any more. What came before is heard first, all of it: it was acknowledged, so the peer believes that it was.
+    #[cold]
+    fn over<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, handle: Handle<Place<S::Talk>>, why: Ended) {
+        let Some(&Place { conn, .. }) = self.talks.get(handle) else { return };
+        let mut unread = stack.unread(conn);
+        while unread > 0 {
+            self.ready(now, stack, handle);
+            let Some(place) = self.talks.get_mut(handle) else { return };
+            let left = stack.unread(conn);
+            if left == unread {
+                if why == Ended::Closed && self.service.deadline(&place.talk) < Instant::NEVER {
+                    // It takes its time, and says when it goes on.
+                    place.is_over = true;
+                    return;
+                }
+                break;
+            }
+            unread = left;
+        }
+        let why = if unread > 0 && why == Ended::Closed { Ended::Unread } else { why };
+        self.remove(handle, Some(why));
+        stack.close(conn);
     }
 
     fn on_timer<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, index: u32) {
         let Some(handle) = self.talks.handle_at(index) else { return };
-        let Some(Place { conn, talk }) = self.talks.get_mut(handle) else { return };
+        let Some(Place { conn, talk, is_over }) = self.talks.get_mut(handle) else { return };
+        let is_over = *is_over;
         let next = if self.service.deadline(talk) > now {
             Next::Wait
         } else {
@@ -257,6 +283,9 @@ impl<S: Service> Talks<S> {
             self.service.on_timeout(now, talk, &mut StackIo { stack, conn })
         };
         self.after(stack, handle, next);
+        if is_over {
+            self.over(now, stack, handle, Ended::Closed);
+        }
     }
 }
 

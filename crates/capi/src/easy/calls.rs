@@ -22,12 +22,12 @@ pub struct clw_handlers {
     pub accepted: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, ctx: *mut c_void)>,
     /// The connection that the program began is there.
     pub connected: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, ctx: *mut c_void)>,
-    /// Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams.
+    /// Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams. It is called again while it reads a part of the bytes.
     pub readable: Option<unsafe extern "C" fn(host: *mut clw_host, handle: u64, ctx: *mut c_void)>,
     /// There is room again after a send was cut short.
     pub writable: Option<unsafe extern "C" fn(host: *mut clw_host, handle: u64, ctx: *mut c_void)>,
-    /// The connection has ended, and the program did not end it: `CLW_OK` when both sides were done. It is called once. Bytes
-    /// that were not read can be read in it; afterwards they are lost and the handle is dead.
+    /// The connection has ended, and the program did not end it: `CLW_OK` when both sides were done and, where there is a `readable`, all bytes
+    /// were read; until then it waits. It is called once. Bytes that were not read can be read in it; afterwards they are lost and the handle is dead.
     pub closed: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, why: clw_status, ctx: *mut c_void)>,
     /// Handed to all of them.
     pub ctx: *mut c_void,
@@ -94,6 +94,8 @@ impl Shared {
 /// The application.
 pub(super) struct Calls {
     shared: Rc<Shared>,
+    /// Connections whose both sides are done, and that have bytes which the program did not read yet: `closed` waits for that.
+    ending: Vec<u64>,
 }
 
 /// A function of the program's for a connection, if it is there.
@@ -101,7 +103,7 @@ type Call = Option<unsafe extern "C" fn(*mut clw_host, u64, *mut c_void)>;
 
 impl Calls {
     pub(super) fn new(shared: Rc<Shared>) -> Calls {
-        Calls { shared }
+        Calls { shared, ending: Vec::new() }
     }
 
     fn call(&self, call: Call, handle: u64, ctx: *mut c_void) {
@@ -147,14 +149,26 @@ impl Calls {
     fn on_readable(&self, bits: u64) {
         let Some(Place { conn: Some(conn), handlers }) = self.place(bits) else { return };
         let Some(stack) = self.shared.stack.get() else { return };
-        // SAFETY: as in `on_incoming`.
-        let stack = unsafe { stack.as_ref() };
-        if stack.unread(conn) > 0 || stack.peer_closed(conn) {
+        // SAFETY: as in `on_incoming`. The reference ends with the expression, before the program is called.
+        let unread = || unsafe { stack.as_ref() }.unread(conn);
+        // SAFETY: as above.
+        let has_end = unsafe { stack.as_ref() }.peer_closed(conn);
+        let mut left = unread();
+        if left == 0 && has_end {
+            return self.call(handlers.readable, bits, handlers.ctx);
+        }
+        // Nothing else would call a program that reads a part and waits for the next call.
+        while left > 0 {
             self.call(handlers.readable, bits, handlers.ctx);
+            let now = if self.place(bits).is_some_and(|place| place.conn == Some(conn)) { unread() } else { 0 };
+            if now >= left {
+                return;
+            }
+            left = now;
         }
     }
 
-    fn on_conn(&self, stack: NonNull<Stack<Stores>>, conn: ConnId, bits: u64, what: ConnEvents) {
+    fn on_conn(&mut self, stack: NonNull<Stack<Stores>>, conn: ConnId, bits: u64, what: ConnEvents) {
         let is_this = |place: Place| place.conn == Some(conn);
         if !self.place(bits).is_some_and(is_this) {
             return;
@@ -172,13 +186,34 @@ impl Calls {
             handlers.inspect(|h| self.call(h.writable, bits, h.ctx));
         }
         let over = what.has(ConnEvents::FAILED) || what.has(ConnEvents::CLOSED);
-        if over && self.place(bits).is_some_and(is_this) {
+        let Some(place) = self.place(bits).filter(|place| over && is_this(*place)) else { return };
+        // SAFETY: as in `on_incoming`.
+        let (why, unread) = unsafe { (stack.as_ref().failure(conn), stack.as_ref().unread(conn)) };
+        // The peer believes that they were taken. A program that is never told of bytes reads them in `closed`, or not at all.
+        if why.is_none() && unread > 0 && place.handlers.readable.is_some() {
+            self.ending.push(bits);
+            return;
+        }
+        self.over(stack, conn, bits, why.map_or(clw_status::CLW_OK, clw_status::from));
+    }
+
+    fn over(&self, stack: NonNull<Stack<Stores>>, conn: ConnId, bits: u64, why: clw_status) {
+        self.closed(bits, why);
+        if self.shared.forget(bits).is_some() {
             // SAFETY: as in `on_incoming`.
-            let why = unsafe { stack.as_ref() }.failure(conn).map_or(clw_status::CLW_OK, clw_status::from);
-            self.closed(bits, why);
-            if self.shared.forget(bits).is_some() {
-                // SAFETY: as in `on_incoming`.
-                unsafe { &mut *stack.as_ptr() }.close(conn);
+            unsafe { &mut *stack.as_ptr() }.close(conn);
+        }
+    }
+
+    /// Connections that waited for the program to read their last bytes, which it may have done between two rounds.
+    fn end_those_read(&mut self, stack: NonNull<Stack<Stores>>) {
+        for bits in std::mem::take(&mut self.ending) {
+            // The program may have closed it.
+            let Some(Place { conn: Some(conn), .. }) = self.place(bits) else { continue };
+            // SAFETY: as in `on_incoming`.
+            match unsafe { stack.as_ref() }.unread(conn) {
+                0 => self.over(stack, conn, bits, clw_status::CLW_OK),
+                _ => self.ending.push(bits),
             }
         }
     }
@@ -214,6 +249,7 @@ impl App<Stores> for Calls {
                 Event::Udp { token, what, .. } => self.on_udp(token, what),
             }
         }
+        self.end_those_read(stack);
         self.shared.stack.set(None);
     }
 

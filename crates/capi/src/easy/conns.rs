@@ -6,7 +6,7 @@ use clearway_base::Handle;
 use clearway_proto::{ConnectSpec, ListenSpec, Table};
 
 use super::calls::{Place, Post, clw_handlers};
-use super::{clw_host, on_stack};
+use super::{clw_host, on_live_stack, on_stack};
 use crate::config::clw_options;
 use crate::memory::{is_there, put, read, read_or};
 use crate::status::clw_status;
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn clw_host_listen(
     handlers: *const clw_handlers,
     listener: *mut u64,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| {
+    on_live_stack(host, |shared, _, stack| {
         is_there(listener)?;
         let options = clw_options::from_caller(options)?;
         let (local, handlers) = (read(local)?.into(), read(handlers)?);
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn clw_host_unlisten(host: *mut clw_host, listener: u64) -
     })
 }
 
-/// Begins a connection; `connected` or `closed` tells how it went. NULL `options` are the defaults.
+/// Begins a connection; `connected` or `closed` tells how it went, always. `CLW_STOPPED` when the host was stopped. NULL `options` are the defaults.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; so the functions in `handlers`.
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn clw_host_connect(
     handlers: *const clw_handlers,
     conn: *mut u64,
 ) -> clw_status {
-    on_stack(host, |shared, now, stack| {
+    on_live_stack(host, |shared, now, stack| {
         is_there(conn)?;
         let options = clw_options::from_caller(options)?;
         let (local, remote) = (read_or(local).map(Into::into), read(remote)?.into());

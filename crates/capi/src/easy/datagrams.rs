@@ -4,7 +4,7 @@ use clearway_base::Handle;
 use clearway_proto::{Table, UdpSpec};
 
 use super::calls::{Post, clw_handlers};
-use super::{clw_host, on_stack};
+use super::{clw_host, on_live_stack, on_sending_stack, on_stack};
 use crate::memory::{is_there, items, put, read, read_or};
 use crate::status::clw_status;
 use crate::types::clw_endpoint;
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn clw_host_udp_bind(
     handlers: *const clw_handlers,
     socket: *mut u64,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| {
+    on_live_stack(host, |shared, _, stack| {
         is_there(socket)?;
         let (local, handlers) = (read(local)?.into(), read(handlers)?);
         let posted = shared.sockets.borrow_mut().insert(Post { id: None, handlers }).ok_or(clw_status::CLW_FULL)?;
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn clw_host_udp_send(
     data: *const u8,
     len: usize,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| {
+    on_sending_stack(host, |shared, _, stack| {
         let to = read_or(to).ok_or(clw_status::CLW_NULL)?;
         Ok(stack.udp_send(shared.socket(socket)?, Some(to.into()), None, items(data, len)?)?)
     })

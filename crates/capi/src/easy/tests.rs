@@ -273,3 +273,105 @@ fn another_thread_ends_a_run() {
         assert_eq!(clw_host_free(host), CLW_OK);
     }
 }
+
+/// Takes three bytes and waits for the next call.
+///
+/// # Safety
+/// As the header says of callbacks.
+unsafe extern "C" fn sip(host: *mut clw_host, conn: u64, ctx: *mut c_void) {
+    let (mut room, mut len) = ([0; 3], 0);
+    if clw_host_recv(host, conn, room.as_mut_ptr(), room.len(), &mut len) == CLW_OK {
+        seen(ctx).came.extend_from_slice(&room[..len]);
+    }
+}
+
+/// Does not read yet.
+///
+/// # Safety
+/// As the header says of callbacks.
+unsafe extern "C" fn later(_host: *mut clw_host, _conn: u64, ctx: *mut c_void) {
+    seen(ctx).connected += 100;
+}
+
+/// A client that has shut down gets its answer together with the peer's end, with this `readable`.
+fn answered_with(
+    readable: unsafe extern "C" fn(*mut clw_host, u64, *mut c_void),
+    then: impl Fn(*mut clw_host, u64, &mut Seen),
+) -> Seen {
+    let (mut server, mut client) = (Seen::default(), Seen::default());
+    // SAFETY: all of them lead to what they say, until the host is freed.
+    unsafe {
+        let host = host();
+        let (mut listener, mut conn) = (0, 0);
+        let serving = clw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
+        assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_OK);
+        let asking = clw_handlers { connected: Some(connected), readable: Some(readable), ..handlers(&mut client) };
+        assert_eq!(clw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CLW_OK);
+        for _ in 0..200 {
+            assert_eq!(clw_host_step(host, 1), CLW_OK);
+        }
+        then(host, conn, &mut client);
+        for _ in 0..20 {
+            assert_eq!(clw_host_step(host, 1), CLW_OK);
+        }
+        assert_eq!(clw_host_free(host), CLW_OK);
+    }
+    client
+}
+
+#[test]
+fn bytes_that_came_before_the_end_are_read_before_closed_is_called() {
+    let client = answered_with(sip, |_, _, _| {});
+    assert_eq!(client.came, b"hello");
+    assert_eq!(client.closed.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [CLW_OK]);
+    let client = answered_with(later, |host, conn, client| {
+        assert!(
+            client.connected > 100 && client.closed.is_empty(),
+            "bytes wait, and it was closed: {:?}",
+            client.closed
+        );
+        let (mut room, mut len) = ([0; 64], 0);
+        // SAFETY: the host is there.
+        unsafe {
+            assert_eq!(clw_host_recv(host, conn, room.as_mut_ptr(), room.len(), &mut len), CLW_OK);
+            assert_eq!(&room[..len], b"hello");
+            assert_eq!(clw_host_recv(host, conn, room.as_mut_ptr(), room.len(), &mut len), CLW_END);
+        }
+    });
+    assert_eq!(client.closed.iter().map(|(_, why)| *why).collect::<Vec<_>>(), [CLW_OK]);
+}
+
+/// Begins another connection when one has ended.
+///
+/// # Safety
+/// As the header says of callbacks.
+unsafe extern "C" fn again(host: *mut clw_host, conn: u64, why: clw_status, ctx: *mut c_void) {
+    let seen = seen(ctx);
+    seen.closed.push((conn, why));
+    let (functions, mut next) = (handlers(seen), 0);
+    seen.forbidden.push(clw_host_connect(host, null(), &here(9), null(), &functions, &mut next));
+}
+
+#[test]
+fn a_host_that_was_stopped_begins_nothing_any_more_and_says_so() {
+    let mut client = Seen::default();
+    // SAFETY: all of them lead to what they say, until the host is freed.
+    unsafe {
+        let host = host();
+        let (mut conn, mut one, mut two) = (0, 0, 0);
+        let nobody = clw_endpoint { addr: clw_ipv4(10, 0, 0, 9), port: 80 };
+        let asking = clw_handlers { closed: Some(again), ..handlers(&mut client) };
+        assert_eq!(clw_host_connect(host, null(), &nobody, null(), &asking, &mut conn), CLW_OK);
+        assert_eq!(clw_host_udp_bind(host, &here(53), &handlers(&mut Seen::default()), &mut one), CLW_OK);
+        assert_eq!(clw_host_stop(host), CLW_OK);
+        assert_eq!(clw_host_run(host), CLW_OK);
+        assert_eq!((&client.closed[..], &client.forbidden[..]), (&[(conn, CLW_STOPPED)][..], &[CLW_STOPPED][..]));
+        let functions = handlers(&mut client);
+        assert_eq!(clw_host_connect(host, null(), &here(9), null(), &functions, &mut conn), CLW_STOPPED);
+        assert_eq!(clw_host_listen(host, &here(9), 1, null(), &functions, &mut conn), CLW_STOPPED);
+        assert_eq!(clw_host_udp_bind(host, &here(0), &functions, &mut two), CLW_STOPPED);
+        assert_eq!(clw_host_udp_send(host, one, &here(53), b"who".as_ptr(), 3), CLW_STOPPED);
+        assert_eq!(clw_host_add_port(host, c"loop".as_ptr(), &mut 0), CLW_STOPPED);
+        assert_eq!(clw_host_free(host), CLW_OK);
+    }
+}

@@ -65,3 +65,55 @@ fn what_cannot_be_is_told_in_a_sentence() {
     let pair = Pair::new(("10.0.0.1/24", server()), ("10.0.0.2/24", server())).unwrap();
     assert!(pair.fault("luck=0", 1).err().map(|why| why.to_string()).unwrap_or_default().contains("luck"));
 }
+
+/// How a client that shut down at once and takes `piece` bytes at a call hears so many bytes and the end that come together.
+fn heard(count: usize, piece: usize) -> (usize, crate::Tally) {
+    let all = bytes(count);
+    let server = serve(7, move |sent: &mut usize, io| {
+        if !io.peer_closed() {
+            return Next::Wait;
+        }
+        while *sent < all.len() {
+            match io.send(&all[*sent..]) {
+                0 => return Next::Wait,
+                n => *sent += n,
+            }
+        }
+        Next::Close
+    });
+    let came = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count_of = std::rc::Rc::clone(&came);
+    let client = connect(Endpoint::new(Addr::v4([10, 0, 0, 1]), 7), 1, move |_: &mut (), io| {
+        io.shutdown();
+        let n = io.recv().len().min(piece);
+        io.consumed(n);
+        count_of.set(count_of.get() + n);
+        Next::Wait
+    });
+    let mut pair = Pair::new(("10.0.0.1/24", server), ("10.0.0.2/24", client)).unwrap();
+    let (_, asked) = pair.run().unwrap();
+    (came.get(), asked)
+}
+
+#[test]
+fn all_bytes_are_heard_before_a_conversation_that_shut_down_first_ends() {
+    for count in [1, 700, 3_000, 40_000] {
+        let (came, asked) = heard(count, 100);
+        assert_eq!((came, asked.ended, asked.failed), (count, 1, 0));
+    }
+}
+
+#[test]
+fn a_conversation_that_leaves_bytes_unread_did_not_end_well() {
+    let (came, asked) = heard(3_000, 0);
+    assert_eq!((came, asked.ended, asked.failed), (0, 1, 1));
+}
+
+#[test]
+fn connections_to_a_host_that_is_not_there_fail() {
+    let server = serve(7, |_: &mut (), _| Next::Wait);
+    let client = connect(Endpoint::new(Addr::v4([10, 0, 0, 9]), 7), 3, |_: &mut (), _| Next::Wait);
+    let mut pair = Pair::new(("10.0.0.1/24", server), ("10.0.0.2/24", client)).unwrap();
+    let (_, asked) = pair.run().unwrap();
+    assert_eq!((asked.ended, asked.failed), (3, 3));
+}
