@@ -93,6 +93,28 @@ fn one_line(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
+/// Why nobody can be asked at `path`, and what to do.
+fn why_not(path: &Path, error: &io::Error) -> String {
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+    let at = path.display();
+    let meta = std::fs::symlink_metadata(path);
+    match (error.kind(), meta) {
+        (io::ErrorKind::PermissionDenied, Ok(meta)) => format!(
+            "permission denied at {at}: commands are taken of root and of the user who runs the host (uid {}) only. \
+             Use sudo, or that user",
+            meta.uid()
+        ),
+        (io::ErrorKind::PermissionDenied, Err(_)) => format!(
+            "permission denied at {at}: its folder is closed to this user. Commands are taken of root and of the user who \
+             runs the host only; use sudo, or that user"
+        ),
+        (_, Ok(meta)) if !meta.file_type().is_socket() => {
+            format!("what lies at {at} is no host's socket. Name the socket of the host with --socket")
+        }
+        _ => format!("no host answers at {at}. Start one with `clearway up`, or name its socket with --socket"),
+    }
+}
+
 /// A conversation with a host.
 struct Host {
     input: BufReader<UnixStream>,
@@ -102,11 +124,9 @@ struct Host {
 impl Host {
     fn connect(place: &Place) -> anyhow::Result<Host> {
         let path = place.path();
-        let stream = UnixStream::connect(&path).with_context(|| {
-            format!(
-                "no host answers at {}. Start one with `clearway up`, or name its socket with --socket",
-                path.display()
-            )
+        let stream = UnixStream::connect(&path).map_err(|error| {
+            let sentence = why_not(&path, &error);
+            anyhow!(error).context(sentence)
         })?;
         Ok(Host { input: BufReader::new(stream), over: false })
     }
@@ -115,9 +135,14 @@ impl Host {
     fn ask(&mut self, line: &str, json: bool) -> anyhow::Result<Answer> {
         let ended = || anyhow!("the host has ended the conversation");
         let line = if json { format!("{line} --json\n") } else { format!("{line}\n") };
-        self.input.get_mut().write_all(line.as_bytes()).map_err(|error| anyhow!(error).context(ended()))?;
-        let answer = Answer::read((&mut self.input).lines()).map_err(|error| anyhow!(error).context(ended()))?;
-        let answer = answer.ok_or_else(ended)?;
+        let written = self.input.get_mut().write_all(line.as_bytes());
+        // A host that does not hear us says why before it ends the conversation.
+        let answer = Answer::read((&mut self.input).lines());
+        let answer = match (written, answer) {
+            (_, Ok(Some(answer))) => answer,
+            (Err(error), _) | (_, Err(error)) => return Err(anyhow!(error).context(ended())),
+            (_, Ok(None)) => return Err(ended()),
+        };
         self.over |= answer.outcome == Outcome::Quit;
         Ok(answer)
     }

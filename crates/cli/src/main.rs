@@ -11,6 +11,7 @@ mod figures;
 mod http;
 mod kernel;
 mod lab;
+mod log;
 mod net;
 mod pktgen;
 mod reflect;

@@ -10,9 +10,11 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 
-/// SIGINT and SIGTERM, which from now on only this tells of. Make it before starting threads: they inherit that.
+/// SIGINT, SIGTERM and SIGHUP, which from now on only this tells of; SIGUSR1 and SIGUSR2 do nothing. Make it before starting threads: they inherit that.
 pub(crate) struct Signals {
     fd: SignalFd,
+    /// SIGHUP asks for the settings to be read again, and not for the end.
+    reloads: bool,
 }
 
 /// Why a wait ended.
@@ -20,6 +22,8 @@ pub(crate) struct Signals {
 pub(crate) enum Woken {
     /// Somebody asks the program to end.
     Signal,
+    /// Somebody asks the program to read its settings again.
+    Reload,
     /// The bell rang.
     Bell,
     /// The time is over.
@@ -34,14 +38,24 @@ impl AsFd for Signals {
 }
 
 impl Signals {
-    /// Takes both signals.
+    /// Takes them; each asks the program to end.
     pub(crate) fn take() -> anyhow::Result<Signals> {
-        let mut set = SigSet::empty();
-        set.add(Signal::SIGINT);
-        set.add(Signal::SIGTERM);
-        set.thread_block()?;
-        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Signals { fd })
+        Signals::taken(false)
+    }
+
+    /// Takes them; SIGHUP asks for the settings to be read again.
+    pub(crate) fn take_with_reload() -> anyhow::Result<Signals> {
+        Signals::taken(true)
+    }
+
+    fn taken(reloads: bool) -> anyhow::Result<Signals> {
+        let told = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        // Those that are held back and that nobody asks for wait for ever: they would end the program, and mean nothing to it.
+        let held = SigSet::from_iter([Signal::SIGUSR1, Signal::SIGUSR2]);
+        told.thread_block()?;
+        held.thread_block()?;
+        let fd = SignalFd::with_flags(&told, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Signals { fd, reloads })
     }
 
     /// Waits for a signal, for the bell, or for `timeout`.
@@ -54,8 +68,11 @@ impl Signals {
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (signal, rung) = (ready(&fds[0]), ready(&fds[1]));
         if signal {
-            let _ = self.fd.read_signal();
-            return Ok(Woken::Signal);
+            let hang_up = Signal::SIGHUP as u32;
+            return match self.fd.read_signal() {
+                Ok(Some(told)) if self.reloads && told.ssi_signo == hang_up => Ok(Woken::Reload),
+                _ => Ok(Woken::Signal),
+            };
         }
         if rung {
             bell.silence();

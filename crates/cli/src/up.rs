@@ -1,6 +1,7 @@
 //! `clearway up`: the host stack.
 
-use std::io::{self, Write as _};
+use std::borrow::Cow;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -11,10 +12,12 @@ use clearway_command::{Command, PcapTrace};
 use clearway_dev::FaultSpec;
 use clearway_engine::{Bell, Cores, cores};
 use clearway_host::control::socket_beside;
-use clearway_host::{Control, ControlSocket, House, HouseHandle, Settings};
+use clearway_host::{Control, ControlSocket, Descriptors, House, HouseHandle, Settings};
 use clearway_shm::paths;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::error::WrongUse;
+use crate::log::Log;
 use crate::signals::{Signals, Woken};
 
 /// Run the host stack until it is told to stop.
@@ -57,6 +60,10 @@ pub(crate) struct Args {
     /// Go on in the background once everything is ready
     #[arg(long)]
     daemon: bool,
+
+    /// The file that the log goes to [default: standard error; in the background the socket's path ending in .log]
+    #[arg(long, value_name = "FILE", overrides_with = "log")]
+    log: Option<PathBuf>,
 }
 
 /// How long a host in the background may take until it is ready.
@@ -69,9 +76,28 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let settings = settings(&args)?;
     let socket = args.socket.clone().or_else(|| settings.socket.clone()).unwrap_or_else(paths::door);
     if args.daemon {
-        return in_background(&control_path(&settings, &socket), &socket);
+        let log = settings.log_file.clone().unwrap_or_else(|| socket.with_extension("log"));
+        return in_background(&control_path(&settings, &socket), &log);
     }
-    serve(&args, &settings, &socket)
+    keep_private(&settings)?;
+    Descriptors::raise();
+    let log = Log::begin(settings.log_file.clone(), settings.log_level)?;
+    let served = serve(&args, &settings, &socket, &log);
+    if let Err(error) = &served {
+        tracing::error!(error = format!("{error:#}"), "the host ends");
+    }
+    log.settle();
+    served
+}
+
+/// What programs show and send stays in this process: the system writes no file of its memory when it breaks, and nobody but root reads it.
+fn keep_private(settings: &Settings) -> anyhow::Result<()> {
+    if settings.core_dumps {
+        return Ok(());
+    }
+    nix::sys::prctl::set_dumpable(false).context("cannot switch core dumps off")?;
+    let (_, most) = getrlimit(Resource::RLIMIT_CORE)?;
+    Ok(setrlimit(Resource::RLIMIT_CORE, 0, most)?)
 }
 
 /// The settings of the file, and what the command line says instead.
@@ -84,6 +110,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         settings.workers = cores.list().iter().copied().map(Some).collect();
     }
     settings.fault = args.fault.or(settings.fault);
+    settings.log_file = args.log.clone().or(settings.log_file);
     Ok(settings)
 }
 
@@ -91,8 +118,8 @@ fn control_path(settings: &Settings, socket: &Path) -> PathBuf {
     settings.control.clone().unwrap_or_else(|| socket_beside(socket))
 }
 
-fn serve(args: &Args, settings: &Settings, socket: &Path) -> anyhow::Result<()> {
-    let signals = Signals::take()?;
+fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::Result<()> {
+    let signals = Signals::take_with_reload()?;
     let mut secret = [0; 32];
     let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
     io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
@@ -102,10 +129,10 @@ fn serve(args: &Args, settings: &Settings, socket: &Path) -> anyhow::Result<()> 
     let house = House::start(setup)?;
     // Workers without a core of their own would inherit this one, so it comes after they were started.
     if let Some(core) = settings.main_core {
-        cores::pin(core).with_context(|| format!("cannot run on core {core}. Name a core that this machine has"))?;
+        cores::pin(core)?;
     }
     let (handle, over) = (house.handle(), Bell::new()?);
-    let butler = Butler { args, settings, socket, signals: &signals, over: &over };
+    let butler = Butler { args, settings, socket, signals: &signals, over: &over, log };
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
             let served = butler.serve(&handle);
@@ -128,6 +155,7 @@ struct Butler<'a> {
     socket: &'a Path,
     signals: &'a Signals,
     over: &'a Bell,
+    log: &'a Log,
 }
 
 impl Butler<'_> {
@@ -147,11 +175,43 @@ impl Butler<'_> {
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         house.open_doors()?;
         self.tell_ready(commands.path(), house.workers())?;
-        while self.signals.wait(self.over, Duration::from_secs(3600))? == Woken::Timeout {}
+        tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(), "the host is ready");
+        let mut current = Cow::Borrowed(self.settings);
+        loop {
+            match self.signals.wait(self.over, Duration::from_secs(3600))? {
+                Woken::Timeout => {}
+                Woken::Reload => self.reload(&control, &mut current),
+                Woken::Signal | Woken::Bell => break,
+            }
+        }
+        tracing::info!("the host stops");
         drop(commands);
         // A capture that goes on is made whole.
         let _ = control.run(&Command::PcapOff);
         Ok(())
+    }
+
+    /// Opens the log anew and reads the settings again. Whatever is wrong with them is logged, and the host goes on as it is.
+    fn reload(&self, control: &Control, current: &mut Cow<'_, Settings>) {
+        let read = settings(self.args);
+        let level = read.as_ref().map_or(current.log_level, |new| new.log_level);
+        if let Err(error) = self.log.reopen(level) {
+            tracing::error!(error = format!("{error:#}"), "the log stays in the file that is open");
+        }
+        let done = read.and_then(|new| {
+            let said = match self.args.config {
+                Some(_) => control.reload(current, &new)?,
+                None => "there is no file of settings".into(),
+            };
+            Ok((new, said))
+        });
+        match done {
+            Ok((new, said)) => {
+                tracing::info!("settings read again: {said}");
+                *current = Cow::Owned(new);
+            }
+            Err(error) => tracing::error!(error = format!("{error:#}"), "settings read again and not taken"),
+        }
     }
 
     fn tell_ready(&self, control: &Path, workers: usize) -> anyhow::Result<()> {
@@ -164,16 +224,26 @@ impl Butler<'_> {
 }
 
 /// Starts this program again without `--daemon`, and leaves it when it answers.
-fn in_background(control: &Path, socket: &Path) -> anyhow::Result<()> {
+fn in_background(control: &Path, log: &Path) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt as _;
-    let log = socket.with_extension("log");
-    if let Some(folder) = log.parent() {
+    if let Some(folder) = log.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let file = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let file = crate::log::open(log)?;
+    // What earlier hosts said stays in it.
+    let before = file.metadata().map_or(0, |meta| meta.len());
+    let said = || -> anyhow::Result<String> {
+        let mut text = Vec::new();
+        let mut file = std::fs::File::open(log)?;
+        file.seek(SeekFrom::Start(before))?;
+        file.read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    // The line with which it says that it is ready, and what went wrong before, stand beside the log's own lines.
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--daemon");
     let mut child = std::process::Command::new(std::env::current_exe()?)
         .args(arguments)
+        .args(["--log".as_ref(), log.as_os_str()])
         .stdin(Stdio::null())
         .stdout(file.try_clone()?)
         .stderr(file)
@@ -184,14 +254,16 @@ fn in_background(control: &Path, socket: &Path) -> anyhow::Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < READY_WITHIN {
         if let Some(status) = child.try_wait()? {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            bail!("the host ended ({status}): {}", said.trim().trim_start_matches("clearway: "));
+            let said = said().unwrap_or_default();
+            // Behind the log's own lines it says what it would say on a terminal.
+            let last = said.rsplit_once("\nclearway: ").map_or(said.as_str(), |(_, last)| last);
+            bail!("the host ended ({status}): {}", last.trim().trim_start_matches("clearway: "));
         }
         // It answers a moment before it says so, and what it says is to be passed on.
-        let said = std::fs::read_to_string(&log)?;
-        let is_ready = said.lines().any(|line| line.starts_with(READY)) && said.ends_with('\n');
-        if is_ready && std::os::unix::net::UnixStream::connect(control).is_ok() {
-            writeln!(io::stdout(), "{}", said.trim())?;
+        let said = said()?;
+        let ready = said.split_inclusive('\n').find(|line| line.starts_with(READY) && line.ends_with('\n'));
+        if let Some(ready) = ready.filter(|_| std::os::unix::net::UnixStream::connect(control).is_ok()) {
+            writeln!(io::stdout(), "{}", ready.trim())?;
             writeln!(io::stdout(), "process {}; what it says goes to {}", child.id(), log.display())?;
             return Ok(());
         }

@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use clearway_shm::door::{Hello, Kind, Reply, Request, Secret, SocketOptions, VERSION};
+use clearway_shm::socket;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -236,4 +241,276 @@ fn a_program_runs_with_the_library_and_the_words_of_its_namespace() {
     assert!(err.contains("cannot run no-such-program"), "{err}");
     folder.ends(2, &["run", "--preload", "/no/such.so", "--", "env"]);
     folder.ends(2, &["run"]);
+}
+
+/// A host that may have so many descriptors.
+fn up_with_descriptors(folder: &Folder, limit: u32) -> Up {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n $0 && exec \"$1\" up", &limit.to_string(), env!("CARGO_BIN_EXE_clearway")])
+        .env("CLEARWAY_SOCKET", folder.0.join("host.sock"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(fs::File::create(folder.0.join("up.log")).unwrap());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("clearway is ready: "), "{line}");
+    Up(child)
+}
+
+/// The command's output, or None when it hangs.
+fn answered(folder: &Folder, args: &[&str]) -> Option<Output> {
+    let mut child = folder.clearway(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if child.try_wait().unwrap().is_some() {
+            return Some(child.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+fn knock(folder: &Folder) -> OwnedFd {
+    let fd = socket::connect(&folder.0.join("host.sock")).unwrap();
+    // Against hangs only.
+    let patience = nix::sys::time::TimeVal::new(PATIENCE.as_secs() as i64, 0);
+    nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::ReceiveTimeout, &patience).unwrap();
+    fd
+}
+
+fn ask(door: &OwnedFd, request: &Request) -> (Reply, Vec<OwnedFd>) {
+    socket::send(door.as_fd(), request, &[]).unwrap();
+    socket::recv(door.as_fd(), 16).expect("an answer in time").expect("an answer")
+}
+
+fn hello(namespace: &str, secret: Option<&str>) -> Request {
+    Request::Hello(Hello {
+        version: VERSION,
+        namespace: namespace.into(),
+        secret: secret.map(|secret| Secret(secret.into())),
+        program: "guest".into(),
+        rx_fifo: 0,
+        tx_fifo: 0,
+        inherit: None,
+        cut_through: false,
+    })
+}
+
+/// Time of the processor that a process has taken, in ticks of 10 ms.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// This test holds more descriptors than its host may have.
+fn raise_own_limit() {
+    let (_, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+}
+
+#[test]
+fn who_is_silent_at_the_door_keeps_nobody_out() {
+    raise_own_limit();
+    let folder = Folder::new();
+    let up = up_with_descriptors(&folder, 256);
+    // More than there are descriptors, at both sockets.
+    let silent: Vec<OwnedFd> = (0..600).map(|_| knock(&folder)).collect();
+    let commands: Vec<UnixStream> = (0..300).map(|_| UnixStream::connect(folder.0.join("host.ctl")).unwrap()).collect();
+    let before = cpu_ticks(up.0.id());
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs(1));
+    let (took, elapsed) = (cpu_ticks(up.0.id()) - before, begun.elapsed().as_millis() as u64 / 10);
+    assert!(took < elapsed / 2, "the host runs round: {took} ticks of {elapsed}");
+    for _ in 0..3 {
+        let shown = answered(&folder, &["ctl", "show", "version"]).expect("commands are answered");
+        assert!(shown.status.success());
+        let door = knock(&folder);
+        assert!(matches!(ask(&door, &hello("", None)).0, Reply::Welcome(_)), "a program is let in");
+    }
+    drop((silent, commands));
+    // Nobody wants its place, and it is let go nevertheless.
+    let one = knock(&folder);
+    assert!(matches!(socket::recv::<Reply>(one.as_fd(), 0), Ok(None)), "it may be silent for ever");
+}
+
+#[test]
+fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_others() {
+    raise_own_limit();
+    let folder = Folder::new();
+    let _up = up_with_descriptors(&folder, 256);
+    let door = knock(&folder);
+    assert!(matches!(ask(&door, &hello("", None)).0, Reply::Welcome(_)));
+    let open = || ask(&door, &Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default() });
+    let mut all = Vec::new();
+    let refused = loop {
+        match open() {
+            (Reply::Opened(_), lifeline) => all.push(lifeline),
+            (Reply::Error { errno, why }, _) => break (errno, why),
+            (other, _) => panic!("{other:?}"),
+        }
+        assert!(all.len() < 256, "more sessions than descriptors");
+    };
+    assert_eq!(refused.0, nix::errno::Errno::ENFILE as i32);
+    assert!(refused.1.contains("ulimit -n") && all.len() > 100, "{} sessions, then {}", all.len(), refused.1);
+    let other = knock(&folder);
+    assert!(matches!(ask(&other, &hello("", None)).0, Reply::Welcome(_)), "another program is let in");
+    assert!(answered(&folder, &["ctl", "show", "app"]).expect("commands are answered").status.success());
+    // What is given back can be taken again.
+    all.truncate(10);
+    let begun = Instant::now();
+    while !matches!(open(), (Reply::Opened(_), _)) {
+        assert!(begun.elapsed() < PATIENCE, "no session although there are descriptors");
+    }
+}
+
+#[test]
+fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_them_or_none() {
+    let folder = Folder::new();
+    let text = |workers: &str, more: &str| format!("[cores]\nmode = \"{workers}\"\n[log]\nfile = \"host.log\"\n{more}");
+    let one = "[[namespaces]]\nid = \"one\"\nsecret = \"hush-one\"\n";
+    let settings = folder.file("host.toml", &text("interrupt", one));
+    let up = folder.up(&["-c", settings.to_str().unwrap()]);
+    let pid = Pid::from_raw(up.0.id() as i32);
+    let log = || fs::read_to_string(folder.0.join("host.log")).unwrap_or_default();
+    let until_logged = |what: &str, times: usize| {
+        let begun = Instant::now();
+        while log().matches(what).count() < times {
+            assert!(begun.elapsed() < PATIENCE, "{what:?} is not in the log: {}", log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let enters = |namespace: &str, secret: &str| {
+        matches!(ask(&knock(&folder), &hello(namespace, Some(secret))).0, Reply::Welcome(_))
+    };
+    for signal in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGHUP] {
+        kill(pid, signal).unwrap();
+    }
+    until_logged("no namespace changed", 1);
+    assert!(enters("one", "hush-one"));
+    // Another secret, and one more.
+    let two =
+        "[[namespaces]]\nid = \"one\"\nsecret = \"hush-other\"\n[[namespaces]]\nid = \"two\"\nsecret = \"hush-two\"\n";
+    fs::write(&settings, text("interrupt", two)).unwrap();
+    fs::rename(folder.0.join("host.log"), folder.0.join("host.log.1")).unwrap();
+    kill(pid, Signal::SIGHUP).unwrap();
+    until_logged("namespaces added: two; changed: one", 1);
+    assert!(enters("one", "hush-other") && enters("two", "hush-two") && !enters("one", "hush-one"));
+    // What cannot change is named, and the rest of the file is not taken either.
+    fs::write(&settings, text("polling", one)).unwrap();
+    kill(pid, Signal::SIGHUP).unwrap();
+    until_logged("cores.mode", 1);
+    assert!(enters("two", "hush-two"), "nothing was changed");
+    fs::write(&settings, text("interrupt", "[[namespaces]]\nid = \"three\"\n[[namespaces]]\nid = \"fo/ur\"\n"))
+        .unwrap();
+    kill(pid, Signal::SIGHUP).unwrap();
+    until_logged("fo/ur", 1);
+    assert!(enters("two", "hush-two") && !enters("three", ""));
+    fs::write(&settings, text("interrupt", one)).unwrap();
+    kill(pid, Signal::SIGHUP).unwrap();
+    until_logged("taken away: two", 1);
+    assert!(enters("one", "hush-one") && !enters("two", "hush-two"));
+    let (shown, _) = folder.ends(0, &["ctl", "show", "app", "ns"]);
+    assert!(shown.contains("Refused"), "{shown}");
+    let refused = log().lines().filter(|line| line.contains(" WARN ") && line.contains("refused")).count();
+    assert_eq!(refused, 3, "{}", log());
+    assert!(!log().contains("hush"), "a secret is in the log: {}", log());
+    let mode = fs::metadata(folder.0.join("host.log")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    kill(pid, Signal::SIGTERM).unwrap();
+}
+
+/// Whether these bytes are anywhere in the memory that a process may write.
+fn is_in_memory(pid: u32, what: &[u8]) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    maps.lines().filter(|line| line.contains(" rw-p ")).any(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let (from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        let mut piece = vec![0; 1 << 20];
+        let mut at = from;
+        while at < to {
+            let wanted = piece.len().min((to - at) as usize);
+            let Ok(n) = memory.read_at(&mut piece[..wanted], at) else { return false };
+            if n == 0 {
+                return false;
+            }
+            // Pages that were never touched are zero and quickly passed over.
+            if piece[..n].windows(what.len()).any(|window| window[0] == what[0] && window == what) {
+                return true;
+            }
+            at += (n as u64).max(what.len() as u64)
+                - if n == wanted && at + (n as u64) < to { what.len() as u64 } else { 0 };
+        }
+        false
+    })
+}
+
+#[test]
+fn a_secret_is_in_no_log_no_answer_and_when_it_was_used_in_no_memory() {
+    let folder = Folder::new();
+    let script = folder.file("script", "app ns add id server secert xyzzy-script if loop0\n");
+    let (out, _) = folder.ends(1, &["up", "--daemon", "--script", script.to_str().unwrap()]);
+    let (_, err) = folder.ends(1, &["up", "--script", script.to_str().unwrap()]);
+    let log = fs::read_to_string(folder.0.join("host.log")).unwrap();
+    for said in [&out, &err, &log] {
+        assert!(!said.contains("xyzzy"), "{said}");
+    }
+    assert!(err.contains("secert ***"), "{err}");
+    assert_eq!(fs::metadata(folder.0.join("host.log")).unwrap().permissions().mode() & 0o777, 0o600);
+    let up = folder.up(&["--log", "other.log"]);
+    let (_, err) = folder.ends(2, &["ctl", "app", "ns", "add", "id", "server", "sercet", "xyzzy-command"]);
+    assert!(err.contains("***") && !err.contains("xyzzy"), "{err}");
+    folder.ends(0, &["ctl", "app", "ns", "add", "id", "gone", "secret", "xyzzy-gone"]);
+    folder.ends(0, &["ctl", "app", "ns", "del", "id", "gone"]);
+    folder.ends(0, &["ctl", "app", "ns", "add", "id", "kept", "secret", "xyzzy-kept"]);
+    let door = knock(&folder);
+    assert!(matches!(ask(&door, &hello("kept", Some("xyzzy-wrong"))).0, Reply::Error { .. }));
+    let log = fs::read_to_string(folder.0.join("other.log")).unwrap();
+    assert!(log.contains("the secret of the namespace kept is wrong") && !log.contains("xyzzy"), "{log}");
+    assert!(is_in_memory(up.0.id(), b"xyzzy-kept"), "one that is needed is there, so that this test can see");
+    for gone in ["xyzzy-wrong", "xyzzy-gone", "xyzzy-command"] {
+        assert!(!is_in_memory(up.0.id(), gone.as_bytes()), "{gone} is still in memory");
+    }
+    let limits = fs::read_to_string(format!("/proc/{}/limits", up.0.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+}
+
+#[test]
+fn what_is_in_the_way_is_said() {
+    let folder = Folder::new();
+    let plain = folder.file("plain.sock", "mine");
+    let (_, err) = folder.ends(1, &["up", "--socket", plain.to_str().unwrap()]);
+    assert!(err.contains("plain.sock is a file and no socket"), "{err}");
+    assert_eq!(fs::read_to_string(&plain).unwrap(), "mine");
+    let (_, err) =
+        folder.ends(1, &["ctl", "--socket", folder.file("plain.ctl", "").to_str().unwrap(), "show", "version"]);
+    assert!(err.contains("plain.ctl is no host's socket"), "{err}");
+    let (_, err) = folder.ends(1, &["up", "--cores", "777"]);
+    assert!(err.contains("core 777") && err.contains("may run on") && err.contains("this machine has"), "{err}");
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let _up = folder.up(&[]);
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = |folder: &Folder| {
+        // The program itself may lie where only root reads.
+        let copy = folder.0.join("clearway");
+        fs::copy(env!("CARGO_BIN_EXE_clearway"), &copy).unwrap();
+        let mut command = Command::new(copy);
+        command.args(["ctl", "show", "version"]).env("CLEARWAY_SOCKET", folder.0.join("host.sock"));
+        let output = command.uid(65_534).gid(65_534).stdin(Stdio::null()).output().unwrap();
+        text(&output.stderr)
+    };
+    let err = nobody(&folder);
+    assert!(err.contains("permission denied") && err.contains("uid 0") && err.contains("sudo"), "{err}");
+    // Somebody opened the socket to others: they are told by the host.
+    fs::set_permissions(folder.0.join("host.ctl"), fs::Permissions::from_mode(0o666)).unwrap();
+    let err = nobody(&folder);
+    assert!(err.contains("permission denied") && err.contains("uid 0"), "{err}");
 }

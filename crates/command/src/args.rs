@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clearway_wire::{Addr, Cidr, Mac};
+use zeroize::Zeroizing;
 
 /// Several TCP or UDP ports, first and last included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +19,7 @@ pub struct PortRange {
 pub(crate) enum Value {
     Number(u64),
     Text(String),
+    Secret(Zeroizing<String>),
     Prefix(Cidr),
     Address(Addr),
     Mac(Mac),
@@ -103,7 +105,7 @@ impl Kind {
             Kind::Interface => name(text, MAX_NAME).map(Value::Text),
             Kind::HostInterface => name(text, MAX_LINUX_NAME).filter(|name| !name.starts_with('.')).map(Value::Text),
             Kind::Namespace => namespace(text).map(Value::Text),
-            Kind::Secret => bounded(text, MAX_SECRET).map(Value::Text),
+            Kind::Secret => bounded(text, MAX_SECRET).map(|text| Value::Secret(text.into())),
             Kind::File => bounded(text, MAX_PATH).map(Value::Text),
             Kind::Fault => bounded(text, MAX_FAULT).map(Value::Text),
             Kind::Prefix => text.parse().ok().map(Value::Prefix),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clearway_wire::{Addr, Cidr, Mac};
+use zeroize::Zeroizing;
 
 use crate::args::PortRange;
 
@@ -282,13 +283,20 @@ pub enum RouteVia {
     Unreachable,
 }
 
+impl Command {
+    /// Whether carrying it out makes anything otherwise than it was.
+    pub fn changes(&self) -> bool {
+        !matches!(self, Command::Nothing | Command::Help(_) | Command::Quit | Command::Show(_))
+    }
+}
+
 /// An application namespace.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AppNamespace {
     /// Its id.
     pub id: String,
-    /// What a program must know to enter it.
-    pub secret: Option<String>,
+    /// What a program must know to enter it. Wiped when this goes.
+    pub secret: Option<Zeroizing<String>>,
     /// Its sessions use this interface's addresses first, and its table.
     pub interface: Option<String>,
     /// Its sessions use this table.

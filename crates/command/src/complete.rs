@@ -44,8 +44,8 @@ pub fn complete(line: &str, names: &dyn Names) -> Vec<Candidate> {
     }
     let begun = if line.ends_with(char::is_whitespace) { None } else { words.pop() };
     let start = begun.as_ref().map_or(line.len(), |word| word.at.start);
-    let prefix = begun.map_or(String::new(), |word| word.text);
-    words.retain(|word| word.text != crate::grammar::JSON);
+    let prefix = begun.map_or(String::new(), |word| String::clone(&word.text));
+    words.retain(|word| word.text.as_str() != crate::grammar::JSON);
     let Ok(readings) = matcher::read(line, &words, beginnings()) else { return Vec::new() };
     let mut found: Vec<Candidate> = Vec::new();
     for reading in &readings {

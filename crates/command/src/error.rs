@@ -26,11 +26,15 @@ pub enum Problem {
     Refused(String),
 }
 
-/// A line that is no command. Printed, it shows the line with the wrong word underlined.
+/// A line that is no command. Printed, it shows the line with the wrong word underlined, and without the secrets that may be in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
-    line: String,
+    /// Without secrets.
+    line: Box<str>,
+    /// The wrong part, in the line as it was given.
     at: Range<usize>,
+    /// The wrong part, in the line as it is shown.
+    mark: Range<u32>,
     problem: Problem,
     expected: Vec<String>,
     nearest: Option<String>,
@@ -41,13 +45,17 @@ const MAX_NAMED: usize = 16;
 
 impl ParseError {
     pub(crate) fn new(line: &str, at: Range<usize>, problem: Problem) -> ParseError {
-        ParseError { line: line.into(), at, problem, expected: Vec::new(), nearest: None }
+        // From here on the line goes into answers and logs.
+        let (line, mark) = crate::mask::masked(line, at.clone());
+        // Lines are shorter than 4 GiB.
+        let mark = mark.start as u32..mark.end as u32;
+        ParseError { line: line.into(), at, mark, problem, expected: Vec::new(), nearest: None }
     }
 
     /// With what could stand there, and the one of these that was probably meant.
     pub(crate) fn expecting(mut self, expected: Vec<String>) -> ParseError {
         if self.problem == Problem::Unknown {
-            let word = self.line.get(self.at.clone()).unwrap_or("");
+            let word = self.line.get(self.mark()).unwrap_or("");
             self.nearest = nearest(word, expected.iter().map(String::as_str)).map(str::to_owned);
         }
         self.expected = expected;
@@ -57,6 +65,10 @@ impl ParseError {
     /// Where the wrong word stands in the line, in bytes.
     pub fn at(&self) -> Range<usize> {
         self.at.clone()
+    }
+
+    fn mark(&self) -> Range<usize> {
+        self.mark.start as usize..self.mark.end as usize
     }
 
     /// What is wrong.
@@ -76,7 +88,7 @@ impl ParseError {
 
     /// What is wrong, in one sentence without the line.
     pub fn message(&self) -> String {
-        let word = self.line.get(self.at.clone()).unwrap_or("");
+        let word = self.line.get(self.mark()).unwrap_or("");
         match &self.problem {
             Problem::TooLong => format!("the line is longer than {} bytes", crate::MAX_LINE),
             Problem::TooManyWords => format!("the line has more than {} words", crate::MAX_WORDS),
@@ -95,8 +107,8 @@ impl fmt::Display for ParseError {
         f.write_str(&self.message())?;
         if !self.line.is_empty() {
             // Columns are characters, not bytes, so that the marks stand under the word in any script.
-            let column = self.line[..self.at.start].chars().count();
-            let width = self.line[self.at.clone()].chars().count().max(1);
+            let column = self.line[..self.mark().start].chars().count();
+            let width = self.line[self.mark()].chars().count().max(1);
             write!(f, "\n  {}\n  {:column$}{:^<width$}", self.line.replace('\t', " "), "", "")?;
         }
         if let Some(word) = &self.nearest {

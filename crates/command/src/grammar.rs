@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clearway_wire::{Addr, Cidr, Mac};
+use zeroize::Zeroizing;
 
 use crate::args::{PortRange, Value};
 use crate::command::*;
@@ -65,6 +66,13 @@ impl Got<'_> {
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         match self.value(key)? {
             Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn secret(&self, key: &str) -> Option<Zeroizing<String>> {
+        match self.value(key)? {
+            Value::Secret(text) => Some(text.clone()),
             _ => None,
         }
     }
@@ -166,14 +174,14 @@ pub fn parse(line: &str) -> Result<Line, ParseError> {
         [.., last] if last.text.ends_with('?') && !last.quoted => {
             Command::Help(line[..last.at.end - 1].trim_start().into())
         }
-        [first, ..] if first.text == "comment" => remark(line, first)?,
+        [first, ..] if first.text.as_str() == "comment" => remark(line, first)?,
         words => command(line, words)?,
     };
     Ok(Line { command, json })
 }
 
 fn is_json(word: &Word) -> bool {
-    word.text == JSON && !word.quoted
+    word.text.as_str() == JSON && !word.quoted
 }
 
 /// A remark of one line, `comment { … }`. Those of several lines are for [`crate::Statements`] to leave out.

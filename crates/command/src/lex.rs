@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use zeroize::Zeroizing;
+
 use crate::error::{ParseError, Problem};
 
 /// Bytes of a line at most.
@@ -10,11 +12,11 @@ pub const MAX_LINE: usize = 4096;
 /// Words of a line at most.
 pub const MAX_WORDS: usize = 64;
 
-/// One word of a line.
+/// One word of a line. It may be a secret, so nothing of it stays in memory; the place for it is large enough from the start, so that it is not copied as it grows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Word {
     /// Without quotes.
-    pub(crate) text: String,
+    pub(crate) text: Zeroizing<String>,
     /// Where it stands, quotes included, in bytes.
     pub(crate) at: Range<usize>,
     /// Some of it stood in quotes, so it is an argument and never a word of the grammar.
@@ -63,7 +65,11 @@ impl Cursor<'_> {
             return Ok(None);
         }
         let start = self.at;
-        let mut word = Word { text: String::new(), at: start..start, quoted: false };
+        let mut word = Word {
+            text: Zeroizing::new(String::with_capacity(self.line.len() - start)),
+            at: start..start,
+            quoted: false,
+        };
         while let Some(c) = self.peek().filter(|c| !c.is_whitespace()) {
             self.take();
             if c == '"' || c == '\'' {

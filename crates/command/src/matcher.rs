@@ -141,8 +141,7 @@ fn take<'g>(line: &str, word: &Word, index: usize, readings: &[Reading<'g>]) -> 
     };
 
     if !word.quoted {
-        let full =
-            |leaf: &Leaf| matches!(leaf, Leaf::Word { word: w, also } if *w == word.text || *also == Some(&word.text));
+        let full = |leaf: &Leaf| matches!(leaf, Leaf::Word { word: w, also } if *w == word.text.as_str() || *also == Some(word.text.as_str()));
         if steps.iter().any(|step| full(&step.leaf)) {
             return Ok(go_on(steps.into_iter().filter(|step| full(&step.leaf)).map(|step| (step, None)).collect()));
         }
@@ -192,12 +191,13 @@ fn refuse(line: &str, word: &Word, steps: &[Step<'_>]) -> ParseError {
         Leaf::Argument { kind, .. } => Some(kind),
         Leaf::Word { .. } => None,
     });
+    let text = if crate::mask::is_secret(line, &word.at) { crate::mask::MASK } else { &word.text };
     let problem = match (steps.len(), arguments.next(), arguments.next()) {
         (0, ..) => Problem::NothingFollows,
         // Where only an argument can stand, what is wrong with it is the better answer.
         (1, Some(kind), None) => Problem::BadValue(match kind.check(&word.text) {
-            Err(why) => format!("`{}` is no {}: {why}", word.text, kind.name()),
-            Ok(_) => format!("`{}` is no {}", word.text, kind.name()),
+            Err(why) => format!("`{text}` is no {}: {why}", kind.name()),
+            Ok(_) => format!("`{text}` is no {}", kind.name()),
         }),
         _ => Problem::Unknown,
     };

@@ -64,7 +64,7 @@ impl HouseByHand {
         let worked = self.keeper.round(EpollTimeout::ZERO)?;
         let mut all = Turn { worked, again: false, deadline: Instant::NEVER };
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            all.worked |= self.shared.workers[index].mailbox.has_jobs();
+            all.worked |= self.shared.workers[index].mailbox.has_jobs() || worker.has_jobs();
             let turn = worker.turn(time).map_err(|error| HouseError::Engine(index, error))?;
             all.worked |= turn.worked;
             all.again |= turn.again;

@@ -3,13 +3,16 @@
 //! Every key is a row of `keys`; a key that is no row is an error with file, line and the nearest key that is one.
 //! What is left out has the value that its row names.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clearway_command::AppLimits;
 use clearway_dev::{FaultSpec, PoolBudget, PortSpec};
 use clearway_engine::Mode;
 use clearway_proto::{Config, Limits, TcpConfig};
+use clearway_shm::door::Secret;
 use clearway_wire::{Addr, Cidr};
+use zeroize::Zeroizing;
 
 use crate::control::ControlOptions;
 use crate::program::ProgramLimits;
@@ -49,6 +52,22 @@ impl Policy {
     }
 }
 
+/// How much goes into the log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug, Default)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What is broken.
+    Error,
+    /// What was refused, cut off, or met a limit.
+    Warn,
+    /// Who came and went, and what commands changed.
+    #[default]
+    Info,
+    /// Everything.
+    Debug,
+}
+
 /// A port that is there from the start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PortSetting {
@@ -72,7 +91,7 @@ pub struct NamespaceSetting {
     /// Its id.
     pub id: String,
     /// Its secret.
-    pub secret: Option<String>,
+    pub secret: Option<Secret>,
     /// Its interface.
     pub interface: Option<String>,
     /// Its routing table.
@@ -129,6 +148,14 @@ pub struct Settings {
     pub namespaces: Vec<NamespaceSetting>,
     /// What happens to packets of interfaces that say nothing about it.
     pub fault: Option<FaultSpec>,
+    /// The system may write the memory of a host that breaks into a file, with the secrets and bytes of all programs.
+    pub core_dumps: bool,
+    /// The file that the log goes to; standard error without it.
+    pub log_file: Option<PathBuf>,
+    /// How much goes into the log.
+    pub log_level: LogLevel,
+    /// What the file said where it cannot change while the host runs, by section and key.
+    pub(crate) fixed: BTreeMap<String, String>,
 }
 
 /// How long an adaptive worker looks for packets before it sleeps, in microseconds.
@@ -163,6 +190,10 @@ impl Default for Settings {
             script: None,
             namespaces: Vec::new(),
             fault: None,
+            core_dumps: false,
+            log_file: None,
+            log_level: LogLevel::default(),
+            fixed: BTreeMap::new(),
         }
     }
 }
@@ -171,13 +202,19 @@ impl Settings {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Settings, SettingsError> {
         let unreadable = |error| SettingsError::Unreadable { path: path.to_owned(), error };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
         Settings::parse(&text, path)
     }
 
     /// Reads a text; `path` is only named in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Settings, SettingsError> {
         read::settings(text).map_err(|wrong| wrong.at(text, path))
+    }
+
+    /// Keys, as `section.key`, that another text of the settings says otherwise and that cannot change while the host runs.
+    pub(crate) fn differs_for_good(&self, other: &Settings) -> Vec<String> {
+        let keys: BTreeSet<&String> = self.fixed.keys().chain(other.fixed.keys()).collect();
+        keys.into_iter().filter(|key| self.fixed.get(*key) != other.fixed.get(*key)).cloned().collect()
     }
 
     /// What the control plane needs to know of them.

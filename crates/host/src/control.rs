@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use clearway_command::{Command, NoNames, help, parse, statements};
+use clearway_command::{Command, NoNames, help, parse, statements, without_secrets};
 use clearway_dev::FaultSpec;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::capture::Packets;
 use crate::house::HouseHandle;
@@ -21,6 +22,7 @@ mod error;
 mod interfaces;
 mod mode;
 mod packets;
+mod reload;
 mod routes;
 mod server;
 mod tables;
@@ -112,8 +114,16 @@ impl Control {
         let mut state = self.lock();
         match parse(line) {
             Ok(parsed) => match self.command(&mut state, &parsed.command) {
-                Ok(output) => Answer::of(output, parsed.json),
-                Err(error) => Answer::failed(&error, parsed.json),
+                Ok(output) => {
+                    if parsed.command.changes() {
+                        tracing::info!(line = without_secrets(line), "command");
+                    }
+                    Answer::of(output, parsed.json)
+                }
+                Err(error) => {
+                    tracing::warn!(line = without_secrets(line), %error, "command failed");
+                    Answer::failed(&error, parsed.json)
+                }
             },
             Err(error) => Answer::wrong_use(&error, asks_for_json(line)),
         }
@@ -151,6 +161,7 @@ impl Control {
         let lines = statements(&text)
             .map_err(|error| CommandError::Script { path: path.to_owned(), error: Box::new(error) })?;
         state.depth += 1;
+        tracing::info!(script = %path.display(), commands = lines.len(), "script");
         let done = lines.iter().try_fold(String::new(), |mut text, (statement, line)| {
             let output = self.command(state, &line.command).map_err(|error| in_script(error, statement.number))?;
             text.push_str(&output.text);
@@ -214,13 +225,13 @@ fn asks_for_json(line: &str) -> bool {
     line.split_whitespace().any(|word| word == "--json")
 }
 
-fn read_script(path: &Path) -> Result<String, CommandError> {
+fn read_script(path: &Path) -> Result<Zeroizing<String>, CommandError> {
     let unreadable = |error| CommandError::Unreadable { path: path.to_owned(), error };
     let meta = std::fs::metadata(path).map_err(unreadable)?;
     if !meta.is_file() || meta.len() > MAX_SCRIPT {
         return Err(CommandError::NoScript(PathBuf::from(path)));
     }
-    std::fs::read_to_string(path).map_err(unreadable)
+    std::fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)
 }
 
 #[cfg(test)]

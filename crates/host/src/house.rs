@@ -53,6 +53,15 @@ pub enum HouseError {
     Engine(usize, EngineError),
 }
 
+/// Namespaces that shall be otherwise.
+#[derive(Debug)]
+pub struct NamespaceChanges {
+    /// To be added, or to take the place of the one of this name.
+    pub put: Vec<NamespaceSpec>,
+    /// To be taken away, if they are there.
+    pub remove: Vec<String>,
+}
+
 /// Reaches a house from any thread but the workers' own and the keeper's (which would wait for themselves).
 #[derive(Clone)]
 pub struct HouseHandle(pub(crate) Arc<Shared>);
@@ -159,6 +168,11 @@ impl HouseHandle {
     /// Adds a namespace, and its door. Answers its number.
     pub fn add_namespace(&self, spec: NamespaceSpec) -> Result<Result<u32, NamespaceError>, Gone> {
         self.0.keeper.ask(|keeper| keeper.add_namespace(spec))
+    }
+
+    /// Changes several namespaces, all of them or none. Programs that are in them stay as they are.
+    pub fn change_namespaces(&self, changes: NamespaceChanges) -> Result<Result<(), NamespaceError>, Gone> {
+        self.0.keeper.ask(|keeper| keeper.change_namespaces(changes))
     }
 
     /// Takes a namespace away, and its door. Programs that are in it stay.

@@ -6,6 +6,7 @@ mod back;
 mod doors;
 mod gone;
 mod questions;
+mod strangers;
 
 pub use attach::KeeperCounts;
 
@@ -22,11 +23,13 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::answer::Doorway;
+use crate::descriptors::Descriptors;
 use crate::house::{HouseError, Shared};
 use crate::program::Program;
 use crate::setup::Setup;
 
 use doors::Door;
+use strangers::Strangers;
 
 /// Lifelines at most for each worker's session.
 const LIFELINES: u32 = 1 << 24;
@@ -85,6 +88,7 @@ enum Name {
     Process(Handle<Process>),
     Lifelines,
     Lifeline(Handle<Lifeline>),
+    Timer,
 }
 
 /// The keeper's thread has this.
@@ -101,6 +105,11 @@ pub(crate) struct Keeper {
     own_folder: Option<PathBuf>,
     /// Somebody who knocks is let in. Before that, the doors are there, so that who knocks waits.
     is_open: bool,
+    /// Nobody can be accepted for the moment, so the doors are not watched.
+    is_shut: bool,
+    /// Who was accepted and not let in.
+    strangers: Strangers,
+    descriptors: Descriptors,
     processes: Slab<Process>,
     lifelines: Slab<Lifeline>,
     /// Lifelines by their cookies.
@@ -120,6 +129,7 @@ const KIND_DOOR: u64 = 1;
 const KIND_PROCESS: u64 = 2;
 const KIND_LIFELINE: u64 = 3;
 const KIND_LIFELINES: u64 = 4;
+const KIND_TIMER: u64 = 5;
 
 fn word<T>(kind: u64, handle: Handle<T>) -> u64 {
     handle.to_bits() | kind << KIND_SHIFT
@@ -132,6 +142,7 @@ fn name(word: u64) -> Option<Name> {
         KIND_DOOR => Some(Name::Door(bits as u32 as usize)),
         KIND_PROCESS => Handle::from_bits(bits).map(Name::Process),
         KIND_LIFELINES => Some(Name::Lifelines),
+        KIND_TIMER => Some(Name::Timer),
         KIND_LIFELINE => Handle::from_bits(bits).map(Name::Lifeline),
         _ => None,
     }
@@ -146,6 +157,10 @@ impl Keeper {
         let lines = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_LIFELINES << KIND_SHIFT);
         epoll.add(&lines.0, event).map_err(system("watch an epoll set"))?;
+        let descriptors = Descriptors::of_system();
+        let strangers = Strangers::new(descriptors.strangers()).map_err(system("make a timer"))?;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_TIMER << KIND_SHIFT);
+        epoll.add(strangers.timer(), event).map_err(system("watch a timer"))?;
         let sessions = setup.sessions.saturating_mul(setup.workers.len() as u32);
         let mut keeper = Keeper {
             house: Arc::clone(house),
@@ -157,6 +172,9 @@ impl Keeper {
             doors: Vec::new(),
             own_folder: None,
             is_open: setup.open,
+            is_shut: false,
+            strangers,
+            descriptors,
             processes: Slab::new(setup.processes),
             lifelines: Slab::new(sessions.min(LIFELINES)),
             cookies: HashMap::new(),
@@ -201,6 +219,7 @@ impl Keeper {
         for job in jobs {
             job(self);
         }
+        self.set_timer();
         Ok(any)
     }
 
@@ -210,14 +229,15 @@ impl Keeper {
             Some(Name::Door(index)) => self.let_in(index),
             Some(Name::Process(handle)) => self.hear(handle),
             Some(Name::Lifelines) => self.end_lifelines(),
+            Some(Name::Timer) => self.on_tick(),
             Some(Name::Lifeline(_)) | None => {}
         }
     }
 
-    /// Sees to all lifelines that have hung up by now.
+    /// Sees to all lifelines that have hung up by now. Each that is seen to is gone, so there are no more rounds than there were lifelines, whatever programs do.
     pub(super) fn end_lifelines(&mut self) {
         let mut events = [EpollEvent::empty(); EVENTS];
-        loop {
+        for _ in 0..=self.lifelines.len() as usize / EVENTS {
             // It does not wait, so nothing interrupts it; what else is wrong is seen in the other set.
             let found = self.lines.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
             for event in &events[..found] {
@@ -238,8 +258,10 @@ impl Keeper {
         let by_way_back = process.by_way_back && process.member.is_none();
         match socket::recv(door.socket.as_fd(), 0) {
             Ok(Some((request, _))) => {
-                // Asking again before the answer is against the rules.
-                if door.is_busy.swap(true, Ordering::AcqRel) {
+                // Asking again before the answer, or before it was read, is against the rules: answers that nobody takes would hold descriptors of ours.
+                if door.is_busy.swap(true, Ordering::AcqRel) || socket::has_unread(door.socket.as_fd()) {
+                    let pid = self.processes.get(handle).map_or(0, |p| p.pid);
+                    tracing::warn!(pid, "cut off: it asks before it has read the answer");
                     self.counts.cut_off += 1;
                     self.end_process(handle);
                     return;
@@ -271,6 +293,11 @@ impl Keeper {
     ) -> Result<(OwnedFd, Arc<AtomicU64>), Errno> {
         let system = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
         let (ours, theirs) = socket::lifeline().map_err(system)?;
+        if !self.descriptors.fits_session(&theirs) || !self.descriptors.fits_session(&ours) {
+            // What is left is for programs that come, and for commands.
+            tracing::warn!(app = program.number, "limit reached: open files; a session was refused");
+            return Err(Errno::ENFILE);
+        }
         let cookie = socket::cookie(theirs.as_fd()).map_err(system)?;
         let session = Arc::new(AtomicU64::new(session));
         let (program_too, session_too) = (Arc::clone(program), Arc::clone(&session));

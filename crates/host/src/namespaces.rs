@@ -55,6 +55,10 @@ pub struct Namespace {
     pub number: u32,
     /// What it was made of.
     pub spec: NamespaceSpec,
+    /// Processes that were let in.
+    pub attached: u64,
+    /// Processes that asked for it and were not let in: for want of its secret, or by a limit.
+    pub refused: u64,
 }
 
 impl Namespace {
@@ -75,6 +79,18 @@ pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     }
     let different = a.iter().zip(b).fold(0, |all, (x, y)| std::hint::black_box(all | (x ^ y)));
     std::hint::black_box(different) == 0
+}
+
+/// Whether there can be such a namespace.
+pub(crate) fn check(spec: &NamespaceSpec) -> Result<(), NamespaceError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if spec.id.is_empty() || spec.id.len() > MAX_ID || spec.id.starts_with('.') || !spec.id.chars().all(fits) {
+        return Err(NamespaceError::BadId(spec.id.clone()));
+    }
+    if spec.secret.as_ref().is_some_and(|s| s.0.is_empty() || s.0.len() > MAX_SECRET) {
+        return Err(NamespaceError::BadSecret);
+    }
+    Ok(())
 }
 
 /// Why a namespace was not added.
@@ -114,20 +130,14 @@ impl Default for Namespaces {
     fn default() -> Namespaces {
         let limits = NamespaceLimits::default();
         let spec = NamespaceSpec { id: DEFAULT.into(), secret: None, table: Table(0), interface: None, limits };
-        Namespaces { list: vec![Namespace { number: 0, spec }], next: 1 }
+        Namespaces { list: vec![Namespace { number: 0, spec, attached: 0, refused: 0 }], next: 1 }
     }
 }
 
 impl Namespaces {
     /// Adds one. Its door is made by [`crate::HouseHandle::add_namespace`].
     pub(crate) fn add(&mut self, spec: NamespaceSpec) -> Result<u32, NamespaceError> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if spec.id.is_empty() || spec.id.len() > MAX_ID || spec.id.starts_with('.') || !spec.id.chars().all(fits) {
-            return Err(NamespaceError::BadId(spec.id));
-        }
-        if spec.secret.as_ref().is_some_and(|s| s.0.is_empty() || s.0.len() > MAX_SECRET) {
-            return Err(NamespaceError::BadSecret);
-        }
+        check(&spec)?;
         if self.find(&spec.id).is_some() {
             return Err(NamespaceError::Exists(spec.id));
         }
@@ -136,8 +146,22 @@ impl Namespaces {
         }
         let number = self.next;
         self.next += 1;
-        self.list.push(Namespace { number, spec });
+        self.list.push(Namespace { number, spec, attached: 0, refused: 0 });
         Ok(number)
+    }
+
+    /// The one of this name is of this kind from now on.
+    pub(crate) fn replace(&mut self, spec: NamespaceSpec) {
+        if let Some(namespace) = self.list.iter_mut().find(|n| n.spec.id == spec.id) {
+            namespace.spec = spec;
+        }
+    }
+
+    /// Counts a process that was let into the namespace, or was not.
+    pub(crate) fn count(&mut self, id: &str, is_in: bool) {
+        if let Some(namespace) = self.list.iter_mut().find(|n| n.spec.id == id) {
+            *(if is_in { &mut namespace.attached } else { &mut namespace.refused }) += 1;
+        }
     }
 
     /// Takes one away. Programs that are in it stay.

@@ -103,6 +103,8 @@ pub struct Sessions {
     yard: Yard,
     table: Slab<Session>,
     lanes: Vec<Lane>,
+    /// Whose messages are taken first in the next turn.
+    next_lane: usize,
     belfry: Belfry,
     /// What listens here for listeners of other workers.
     branches: Slab<Branch>,
@@ -162,6 +164,7 @@ impl Sessions {
             yard,
             table: Slab::new(most.min(MAX_SESSIONS)),
             lanes: Vec::new(),
+            next_lane: 0,
             belfry: Belfry::new()?,
             branches: Slab::new(MAX_BRANCHES),
             relays: Slab::new(MAX_RELAYS),

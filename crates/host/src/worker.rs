@@ -1,5 +1,6 @@
 //! A worker: one thread with one engine.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,9 +11,13 @@ use clearway_proto::Stack;
 
 use crate::env::HostEnv;
 use crate::house::{HouseError, Shared};
+use crate::mailbox::Job;
 use crate::sessions::{Sessions, SessionsReport};
 use crate::setup::Setup;
 use crate::store::{FifoRx, FifoTx, Yard};
+
+/// Things asked of a worker that are done between two turns.
+const JOBS: usize = 512;
 
 /// The engine of a worker.
 pub type HostEngine = Engine<HostEnv, Port, Sessions>;
@@ -22,6 +27,8 @@ pub struct Worker {
     index: usize,
     house: Arc<Shared>,
     engine: HostEngine,
+    /// Taken out of the mailbox, and not done yet.
+    jobs: VecDeque<Job<Worker>>,
     /// The time when somebody brings it, and it is not read from the clock.
     brought: Option<Time>,
 }
@@ -51,8 +58,7 @@ impl Worker {
         seat: Seat<SessionsReport>,
     ) -> Result<Worker, Failed> {
         if let Some(core) = setup.workers.get(index).copied().flatten() {
-            let sentence = |error| format!("cannot run on core {core}: {error}; choose other cores");
-            cores::pin(core).map_err(|error| Failed::Start(sentence(error)))?;
+            cores::pin(core).map_err(|error| Failed::Start(error.to_string()))?;
         }
         if let Some(hook) = &setup.on_thread {
             hook(index).map_err(Failed::Start)?;
@@ -66,7 +72,7 @@ impl Worker {
         let pool = FramePool::new(setup.pool);
         let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat).map_err(Failed::Engine)?;
         engine.set_on_device_error(OnDeviceError::TakeDown);
-        Ok(Worker { index, house: Arc::clone(house), engine, brought: None })
+        Ok(Worker { index, house: Arc::clone(house), engine, jobs: VecDeque::new(), brought: None })
     }
 
     /// Turns until the house is stopped.
@@ -89,11 +95,24 @@ impl Worker {
         ended.and(said)
     }
 
+    /// Does what was asked, some of it at a time: when a program with very many sessions ends, the others go on meanwhile.
     fn do_jobs(&mut self) {
-        let mailbox = Arc::clone(&self.house.workers[self.index].mailbox);
-        for job in mailbox.take() {
+        let house = Arc::clone(&self.house);
+        let door = &house.workers[self.index];
+        self.jobs.append(&mut door.mailbox.take());
+        for _ in 0..JOBS {
+            let Some(job) = self.jobs.pop_front() else { return };
             job(self);
         }
+        if !self.jobs.is_empty() {
+            // The turn that comes next must not end in sleep.
+            door.bell.ring();
+        }
+    }
+
+    /// Whether something that was asked waits for the next turn.
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
     }
 
     /// What was asked of it, and one turn at a time that the caller brings.

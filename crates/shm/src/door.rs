@@ -9,6 +9,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize as _;
 
 /// The version of everything in this crate. Host and process must agree.
 pub const VERSION: u32 = 5;
@@ -100,6 +101,13 @@ impl std::fmt::Debug for Token {
 /// What a program shows to be let into a namespace. Never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub String);
+
+impl Drop for Secret {
+    /// Nothing of it stays in memory that somebody else gets.
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -16,6 +16,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroize as _;
 
 use crate::door::{Heirloom, MAX_MESSAGE};
 
@@ -65,8 +66,19 @@ pub fn send(fd: BorrowedFd<'_>, message: &impl Serialize, descriptors: &[Borrowe
         let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
         debug_assert!(fits, "the space was made for the most there can be");
     }
-    rustix::net::sendmsg(fd, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL)?;
+    let sent = rustix::net::sendmsg(fd, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL);
+    // It may hold a secret, so nothing of it stays behind.
+    message.zeroize();
+    sent?;
     Ok(())
+}
+
+/// Whether the peer has not read all that was sent. Descriptors in such messages are open without having a number, and the system counts them against who sent them.
+pub fn has_unread(fd: BorrowedFd<'_>) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ, which sockets call SIOCOUTQ, writes one `int` through the pointer.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    done == 0 && bytes > 0
 }
 
 /// Receives a message with at most `most` descriptors. None: the peer is gone.
@@ -93,10 +105,13 @@ pub fn recv<T: DeserializeOwned>(fd: BorrowedFd<'_>, most: usize) -> Result<Opti
     if received.bytes == 0 {
         return Ok(None);
     }
-    match postcard::take_from_bytes(&buffer[..received.bytes]) {
+    let meant = match postcard::take_from_bytes(&buffer[..received.bytes]) {
         Ok((message, [])) => Ok(Some((message, descriptors))),
         _ => Err(DoorError::Garbage),
-    }
+    };
+    // As in `send`.
+    buffer[..received.bytes].zeroize();
+    meant
 }
 
 fn take(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
@@ -193,6 +208,21 @@ pub fn connect_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     let fd = socket(SocketFlags::CLOEXEC)?;
     rustix::net::connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
     Ok(fd)
+}
+
+/// An error that names what lies at `path`, when that is no socket: nobody listens there, and it is not ours to remove.
+pub fn refuse_other_files(path: &Path) -> io::Result<()> {
+    let Ok(stat) = rustix::fs::lstat(path) else { return Ok(()) };
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Socket => return Ok(()),
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        _ => "something else",
+    };
+    let sentence =
+        format!("what lies at {} is {what} and no socket; move it away, or name another path", path.display());
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, sentence))
 }
 
 /// Whether there is a socket that nobody listens at. Any other file refuses connections too, and is not ours to remove.

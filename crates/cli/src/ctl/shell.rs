@@ -1,10 +1,11 @@
 //! The shell: a line editor whose completion and help come from the grammar, with the names that the host knows.
 
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clearway_command::{Kind, Names, complete, help};
+use clearway_command::{Kind, Names, complete, has_secret, help};
 use clearway_host::Outcome;
 use reedline::{
     ColumnarMenu, Completer, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, History, HistoryItem,
@@ -64,8 +65,12 @@ fn editor(host: &Shared) -> Reedline {
 fn history_file() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let folder = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?.join("clearway");
-    std::fs::create_dir_all(&folder).ok()?;
-    Some(folder.join("history"))
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let file = folder.join("history");
+    // Names and addresses in it are nobody else's concern; one that was made before is closed to others, too.
+    let made = std::fs::File::options().create(true).append(true).mode(0o600).open(&file).ok()?;
+    made.set_permissions(std::fs::Permissions::from_mode(0o600)).ok()?;
+    Some(file)
 }
 
 /// Completion out of the grammar.
@@ -120,8 +125,7 @@ struct NoSecrets(FileBackedHistory);
 
 impl History for NoSecrets {
     fn save(&mut self, item: HistoryItem) -> reedline::Result<HistoryItem> {
-        let has_secret = item.command_line.split_whitespace().any(|word| word.len() > 1 && "secret".starts_with(word));
-        if has_secret { Ok(item) } else { self.0.save(item) }
+        if has_secret(&item.command_line) { Ok(item) } else { self.0.save(item) }
     }
 
     fn load(&self, id: HistoryItemId) -> reedline::Result<HistoryItem> {

@@ -50,3 +50,21 @@ fn a_line_that_is_too_long_is_not_sent_back() {
     let error = parse(&"x".repeat(100_000)).unwrap_err();
     assert!(error.to_string().len() < 200);
 }
+
+#[test]
+fn an_error_shows_no_secret() {
+    for line in [
+        "app ns add id server secert hunter2 if loop0",
+        "app ns add id server secret hunter2 tabel 5",
+        "app ns add id server secret hunter2 hunter2",
+        "app ns add id server secret \"hunter2",
+        "app ns adx id server secret hunter2",
+        "ap ns add id server se hunter2 secret hunter2",
+        "app ns add id server secret hunter2 table x",
+        &format!("app ns add id server secret {}", "hunter2".repeat(40)),
+    ] {
+        let error = crate::parse(line).map(|_| ()).unwrap_err();
+        let shown = format!("{error} {error:?} {} {:?}", error.message(), error.nearest());
+        assert!(!shown.contains("hunter2") && shown.contains("***"), "{line}: {shown}");
+    }
+}

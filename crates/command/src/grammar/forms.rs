@@ -231,7 +231,7 @@ fn del_route(got: &Got<'_>) -> Made {
 fn add_namespace(got: &Got<'_>) -> Made {
     Ok(Command::AddNamespace(AppNamespace {
         id: got.text("NAMESPACE").unwrap_or_default(),
-        secret: got.text("SECRET"),
+        secret: got.secret("SECRET"),
         interface: got.text("INTERFACE"),
         table: got.table("TABLE")?,
         limits: AppLimits {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn texts(line: &str) -> Vec<String> {
-    words(line).unwrap().into_iter().map(|word| word.text).collect()
+    words(line).unwrap().into_iter().map(|word| String::clone(&word.text)).collect()
 }
 
 #[test]

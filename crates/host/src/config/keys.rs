@@ -4,9 +4,10 @@ use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
 use clearway_proto::Congestion;
+use clearway_shm::door::Secret;
 
 use super::read::{Set, Value};
-use super::{NamespaceSetting, Policy, PortSetting, Settings};
+use super::{LogLevel, NamespaceSetting, Policy, PortSetting, Settings};
 
 /// A key of the settings.
 pub struct Key {
@@ -26,6 +27,11 @@ const fn key(
     set: fn(&mut Settings, &Value<'_, '_>) -> Set,
 ) -> Key {
     Key { section, name, what, set }
+}
+
+/// Sections whose keys may change while the host runs: it takes them over when it is asked to read its settings again.
+pub(super) fn may_change(section: &str, name: &str) -> bool {
+    section == "namespaces" || (section, name) == ("log", "level")
 }
 
 /// Sets a field to a value.
@@ -122,11 +128,15 @@ pub const KEYS: &[Key] = &[
     key("control", "command-socket", "The socket of the command language. Without it: beside the other, ending in .ctl.", to!(control = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("control", "script", "Commands to begin with, a file.", to!(script = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("control", "fault", "What happens to packets of interfaces that say nothing about it, for tests.", to!(fault = |v: &Value<'_, '_>| v.parsed::<FaultSpec>().map(Some))),
+    key("control", "core-dumps", "Whether the system may write the host's memory, with secrets and bytes of all programs, into a core dump, and debuggers of its user may read it: true or false. Without it: false.", to!(core_dumps = |v: &Value<'_, '_>| v.boolean())),
+
+    key("log", "file", "The file that the log goes to. Without it: standard error; of a host in the background the file beside the socket, ending in .log.", to!(log_file = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
+    key("log", "level", "How much goes into the log: \"off\", \"error\", \"warn\", \"info\" or \"debug\". Without it: \"info\".", to!(log_level = |v: &Value<'_, '_>| v.one_of(&[("off", LogLevel::Off), ("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)]))),
 
     key("namespaces", "id", "Its name: letters, digits, `-`, `_` and `.`.",
         |s, v| namespace(s, v, |n, v| { n.id = v.text()?; Ok(()) })),
     key("namespaces", "secret", "What a program must know to enter it. Without it: whoever may knock comes in.",
-        |s, v| namespace(s, v, |n, v| { n.secret = Some(v.text()?); Ok(()) })),
+        |s, v| namespace(s, v, |n, v| { n.secret = Some(Secret(v.text()?)); Ok(()) })),
     key("namespaces", "interface", "Programs use the addresses of this interface first, and its table.",
         |s, v| namespace(s, v, |n, v| { n.interface = Some(v.text()?); Ok(()) })),
     key("namespaces", "table", "Programs use this routing table. Without it: the interface's, or 0.",

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Wrong;
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, may_change};
 use super::{NamespaceSetting, PortSetting, Settings};
 
 /// A value with its place in the text.
@@ -25,8 +25,42 @@ pub(super) fn settings(text: &str) -> Result<Settings, Wrong> {
     let mut settings = Settings::default();
     for (name, value) in root.get_ref() {
         section(&mut settings, name, value)?;
+        remember(&mut settings, name.get_ref(), value);
     }
     Ok(settings)
+}
+
+/// Notes what the text says where nothing can change while the host runs. No secret is there.
+fn remember(settings: &mut Settings, section: &str, value: &Spanned<DeValue<'_>>) {
+    match value.get_ref() {
+        DeValue::Table(keys) => {
+            for (name, value) in keys.iter().filter(|(name, _)| !may_change(section, name.get_ref())) {
+                settings.fixed.insert(format!("{section}.{}", name.get_ref()), said(value.get_ref()));
+            }
+        }
+        DeValue::Array(list) if !may_change(section, "") => {
+            settings.fixed.insert(format!("[[{section}]]"), list.iter().map(|one| said(one.get_ref())).collect());
+        }
+        _ => {}
+    }
+}
+
+/// A value as text in which nothing but the value counts: no place, no remark, no order.
+fn said(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(is) => is.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(list) => list.iter().map(|one| said(one.get_ref()) + ",").collect(),
+        DeValue::Table(keys) => {
+            let mut all: Vec<String> =
+                keys.iter().map(|(name, value)| format!("{}={};", name.get_ref(), said(value.get_ref()))).collect();
+            all.sort();
+            all.concat()
+        }
+    }
 }
 
 type Name<'i> = Spanned<Cow<'i, str>>;

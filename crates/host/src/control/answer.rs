@@ -89,6 +89,14 @@ impl Answer {
         Answer { text, outcome: if error.is_wrong_use() { Outcome::WrongUse } else { Outcome::Failed } }
     }
 
+    /// To somebody who may not give commands. `user` is who runs the host.
+    pub(super) fn not_heard(user: u32) -> Answer {
+        let text = format!(
+            "permission denied: commands are taken of root and of the user who runs the host (uid {user}) only\n"
+        );
+        Answer { text, outcome: Outcome::Failed }
+    }
+
     pub(super) fn wrong_use(error: &ParseError, as_json: bool) -> Answer {
         let text = match as_json {
             false => format!("{error}\n"),

@@ -6,7 +6,19 @@ use clearway_command::{AppNamespace, RouteVia};
 use clearway_wire::{Addr, Cidr};
 
 use super::{CommandError, Control, State};
-use crate::config::{PortSetting, Settings};
+use crate::config::{NamespaceSetting, PortSetting, Settings};
+
+impl From<&NamespaceSetting> for AppNamespace {
+    fn from(namespace: &NamespaceSetting) -> AppNamespace {
+        AppNamespace {
+            id: namespace.id.clone(),
+            secret: namespace.secret.as_ref().map(|secret| secret.0.clone().into()),
+            interface: namespace.interface.clone(),
+            table: namespace.table,
+            limits: namespace.limits,
+        }
+    }
+}
 
 impl Control {
     /// Makes the ports and namespaces of the settings, and carries out the scripts. The first thing that cannot be done ends it.
@@ -17,14 +29,7 @@ impl Control {
         }
         for namespace in &settings.namespaces {
             self.begin_table(&mut state, namespace.table.unwrap_or(0))?;
-            let command = AppNamespace {
-                id: namespace.id.clone(),
-                secret: namespace.secret.clone(),
-                interface: namespace.interface.clone(),
-                table: namespace.table,
-                limits: namespace.limits,
-            };
-            self.add_namespace(&state, &command)?;
+            self.add_namespace(&state, &AppNamespace::from(namespace))?;
         }
         scripts.iter().try_for_each(|script| self.script(&mut state, script).map(drop))
     }

@@ -126,6 +126,11 @@ pub enum CommandError {
     /// Scripts call scripts without end.
     #[error("scripts call each other too deeply")]
     TooDeep,
+    /// Settings that are read again differ in what cannot change.
+    #[error(
+        "these settings cannot change while the host runs: {0}. Nothing was changed; start the host anew for them, or take them back"
+    )]
+    Fixed(String),
     /// The house has ended.
     #[error(transparent)]
     Gone(#[from] Gone),

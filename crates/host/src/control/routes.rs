@@ -80,6 +80,13 @@ impl Control {
     }
 
     pub(super) fn add_namespace(&self, state: &State, command: &AppNamespace) -> Result<Output, CommandError> {
+        self.house.add_namespace(self.namespace_spec(state, command)?)??;
+        self.changed();
+        Ok(Output::done())
+    }
+
+    /// What a namespace is made of, when its interface and its table are there.
+    pub(super) fn namespace_spec(&self, state: &State, command: &AppNamespace) -> Result<NamespaceSpec, CommandError> {
         let of_interface = match &command.interface {
             None => None,
             Some(name) => {
@@ -92,9 +99,9 @@ impl Control {
             Some(number) => state.tables.find(number)?,
             None => of_interface.unwrap_or_default(),
         };
-        self.house.add_namespace(NamespaceSpec {
+        Ok(NamespaceSpec {
             id: command.id.clone(),
-            secret: command.secret.clone().map(Secret),
+            secret: command.secret.as_ref().map(|secret| Secret(String::clone(secret))),
             table,
             interface: command.interface.clone(),
             limits: NamespaceLimits {
@@ -103,9 +110,7 @@ impl Control {
                 processes: command.limits.processes,
                 memory: command.limits.memory,
             },
-        })??;
-        self.changed();
-        Ok(Output::done())
+        })
     }
 
     pub(super) fn delete_namespace(&self, id: &str) -> Result<Output, CommandError> {

@@ -1,7 +1,8 @@
 //! The control socket: a Unix stream; a line comes in, an answer goes out.
 //!
 //! One thread serves everybody in turn. A conversation costs at most one line of input and one answer of output here: while its answer has not left, nothing
-//! more is read of it, so whoever floods the socket waits for himself. Only the user who runs the host, and root, are heard.
+//! more is read of it, so whoever floods the socket waits for himself. When all places are taken, the conversation that has been silent for longest makes room, so
+//! whoever comes is heard. Only the user who runs the host, and root, are heard.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -15,11 +16,16 @@ use clearway_command::{MAX_LINE, Statements};
 use clearway_engine::Bell;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{Answer, Control, Outcome};
+use crate::descriptors::Descriptors;
 
-/// Conversations at once.
+/// Conversations at once, if half of the descriptors that are kept for control are as many.
 const MAX_CONVERSATIONS: usize = 64;
+
+/// How long nobody is accepted when the system has no descriptor for it, in milliseconds.
+const PAUSE_MS: u16 = 100;
 
 /// Bytes taken of a conversation at a time.
 const READ: usize = 4096;
@@ -42,12 +48,14 @@ impl ControlSocket {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another host answers there"));
         }
+        clearway_shm::socket::refuse_other_files(path)?;
         remove_socket(path);
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let bell = Bell::new()?;
-        let server = Server { listener, control, talks: Vec::new() };
+        let most = MAX_CONVERSATIONS.min(Descriptors::of_system().for_control() / 2).max(1);
+        let server = Server { listener, control, talks: Vec::new(), most, turn: 0, pausing: false };
         let stop = bell.clone();
         let thread = std::thread::Builder::new().name("clearway-ctl".into()).spawn(move || server.run(&stop))?;
         Ok(ControlSocket { path: path.to_owned(), bell, thread: Some(thread) })
@@ -82,33 +90,52 @@ struct Server {
     listener: UnixListener,
     control: Arc<Control>,
     talks: Vec<Talk>,
+    /// Conversations at most.
+    most: usize,
+    /// Counts rounds, to know who was silent for longest.
+    turn: u64,
+    /// The system had no descriptor for a conversation a moment ago.
+    pausing: bool,
 }
 
 /// One conversation.
 struct Talk {
     stream: UnixStream,
     statements: Statements,
-    /// Read and not carried out: less than two lines.
-    input: Vec<u8>,
+    /// Read and not carried out: less than two lines. Wiped, for a line may hold a secret; it never grows beyond the place that it has from the start.
+    input: Zeroizing<Vec<u8>>,
     /// To be written.
     output: Vec<u8>,
     /// The rest of a line that was too long is thrown away.
     skipping: bool,
     /// Nothing more is read; it ends when its output is written.
     ending: bool,
+    /// When something came or went last, in rounds of the server.
+    heard: u64,
 }
 
 impl Server {
     fn run(mut self, stop: &Bell) {
         loop {
-            let Ok((stopped, ready)) = self.wait(stop) else { return };
+            let (stopped, ready) = match self.wait(stop) {
+                Ok(found) => found,
+                Err(error) => return tracing::error!(%error, "the control socket is served no more"),
+            };
             if stopped {
                 return;
             }
             let control = Arc::clone(&self.control);
             let mut ready = ready.into_iter();
             let is_new = ready.next().unwrap_or(false);
-            self.talks.retain_mut(|talk| !ready.next().unwrap_or(false) || talk.go_on(&control));
+            self.turn += 1;
+            let turn = self.turn;
+            self.talks.retain_mut(|talk| {
+                if !ready.next().unwrap_or(false) {
+                    return true;
+                }
+                talk.heard = turn;
+                talk.go_on(&control)
+            });
             if is_new {
                 self.accept();
             }
@@ -118,14 +145,15 @@ impl Server {
     /// Waits until the bell rings, or the listener (first) or conversations have something to do.
     fn wait(&self, stop: &Bell) -> io::Result<(bool, Vec<bool>)> {
         let mut fds = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
-        // Whoever comes when the house is full waits at the door.
-        let open = if self.talks.len() < MAX_CONVERSATIONS { PollFlags::POLLIN } else { PollFlags::empty() };
+        // Who cannot be accepted would wake us again and again.
+        let open = if self.pausing { PollFlags::empty() } else { PollFlags::POLLIN };
         fds.push(PollFd::new(self.listener.as_fd(), open));
         for talk in &self.talks {
             let wanted = if talk.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
             fds.push(PollFd::new(talk.stream.as_fd(), wanted));
         }
-        match poll(&mut fds, PollTimeout::NONE) {
+        let most = if self.pausing { PollTimeout::from(PAUSE_MS) } else { PollTimeout::NONE };
+        match poll(&mut fds, most) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -134,25 +162,62 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
+        self.pausing = false;
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return,
+            Err(error) => {
+                tracing::error!(%error, "limit reached: no command can be taken for the moment");
+                self.end_longest_silent();
+                self.pausing = true;
+                return;
+            }
+        };
+        if self.talks.len() >= self.most {
+            self.end_longest_silent();
+        }
         let mine = nix::unistd::geteuid();
         let theirs = getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
         let heard = theirs.is_ok_and(|uid| uid == mine.as_raw() || uid == 0);
-        if heard && stream.set_nonblocking(true).is_ok() {
-            self.talks.push(Talk::new(stream));
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let mut talk = Talk::new(stream, self.turn);
+        if !heard {
+            tracing::warn!(
+                uid = theirs.unwrap_or(u32::MAX),
+                "refused: commands are taken of the host's user and root only"
+            );
+            talk.output = Answer::not_heard(mine.as_raw()).framed().into_bytes();
+            // What fits into the socket is said; there is no reason to wait.
+            talk.write();
+            return;
+        }
+        self.talks.push(talk);
+    }
+
+    /// Makes room. Who has just asked something is not silent, so this meets shells that were left open, and whoever only connects.
+    fn end_longest_silent(&mut self) {
+        let oldest = self.talks.iter().enumerate().min_by_key(|(_, talk)| talk.heard).map(|(at, _)| at);
+        if let Some(at) = oldest {
+            tracing::warn!(
+                "limit reached: conversations on the control socket; the one that was silent for longest was ended"
+            );
+            self.talks.remove(at);
         }
     }
 }
 
 impl Talk {
-    fn new(stream: UnixStream) -> Talk {
+    fn new(stream: UnixStream, heard: u64) -> Talk {
         Talk {
             stream,
             statements: Statements::default(),
-            input: Vec::new(),
+            input: Zeroizing::new(Vec::with_capacity(MAX_LINE + READ + 2)),
             output: Vec::new(),
             skipping: false,
             ending: false,
+            heard,
         }
     }
 
@@ -180,8 +245,9 @@ impl Talk {
 
     /// Takes what there is, as far as there is room. False at the end of the stream.
     fn read(&mut self) -> bool {
-        let mut bytes = [0; READ];
-        match self.stream.read(&mut bytes) {
+        // A line may hold a secret.
+        let mut bytes = Zeroizing::new([0; READ]);
+        match self.stream.read(&mut bytes[..]) {
             Ok(0) => {
                 // A last line without its end is a line too.
                 if self.input.is_empty() || self.skipping {
@@ -222,7 +288,9 @@ impl Talk {
             }
             return false;
         };
-        let line: Vec<u8> = self.input.drain(..=end).collect();
+        let line: Zeroizing<Vec<u8>> = Zeroizing::new(self.input.drain(..=end).collect());
+        // What moved up left its end behind.
+        self.input.spare_capacity_mut().zeroize();
         let answer = match std::mem::take(&mut self.skipping) {
             true => control.execute(&" ".repeat(MAX_LINE + 1)),
             false => self.execute(control, &line[..end]),
@@ -236,7 +304,7 @@ impl Talk {
     }
 
     fn execute(&mut self, control: &Control, line: &[u8]) -> Answer {
-        let line = String::from_utf8_lossy(line);
+        let line = Zeroizing::new(String::from_utf8_lossy(line).into_owned());
         match self.statements.feed(&line) {
             Some(statement) => control.execute(statement),
             None => Answer { text: String::new(), outcome: Outcome::Done },

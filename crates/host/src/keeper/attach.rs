@@ -1,6 +1,7 @@
 //! Who is let in.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -24,8 +25,15 @@ use crate::sessions::{LANE_SLOTS, Lane};
 /// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
 const NOBODY: u32 = u32::MAX;
 
+/// Who knocks that are accepted before others are heard.
+const ACCEPTS: usize = 32;
+
 /// Bytes of a program's name that are kept.
 const MAX_NAME: usize = 64;
+
+/// Said to a process that would take a descriptor which is kept for commands.
+const NO_DESCRIPTORS: &str =
+    "no descriptor is left for one more process; raise the host's limit of open files (ulimit -n)";
 
 /// What the keeper has counted since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,6 +44,8 @@ pub struct KeeperCounts {
     pub refused_secret: u64,
     /// Processes that were refused for any other reason.
     pub refused_other: u64,
+    /// Processes that were let go because they said nothing: for too long, or while others wanted their place.
+    pub silent: u64,
     /// Processes that did not keep to the rules of the socket, and programs that wrote something impossible into shared memory.
     pub cut_off: u64,
     /// Processes now.
@@ -63,37 +73,67 @@ impl Keeper {
         }
     }
 
-    /// Takes whoever knocks.
+    /// Takes those who knock, some at a time: who knocks without end keeps nobody from being heard.
     pub(super) fn let_in(&mut self, door: usize) {
-        loop {
+        for _ in 0..ACCEPTS {
             let Some(Some(door)) = self.doors.get(door) else { return };
-            let Ok(socket) = socket::accept(door.fd.as_fd()) else { return };
-            let (through, by_way_back) = (door.namespace.clone(), door.is_way_back);
-            if self.processes.is_full() {
-                // Who knocked and said nothing yet makes room; nobody can hold all places without showing a secret.
-                let stranger = self.processes.iter().find(|(_, p)| p.member.is_none()).map(|(handle, _)| handle);
-                if let Some(stranger) = stranger {
-                    self.end_process(stranger);
-                }
+            let came = (door.namespace.clone(), door.is_way_back);
+            match socket::accept(door.fd.as_fd()) {
+                Ok(socket) => self.meet(socket, came),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    // Who knocked went away meanwhile.
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        tracing::error!(%error, "limit reached: nobody can be accepted for the moment");
+                        // Once more with what that gives back, or later.
+                        if !self.make_room() {
+                            return self.shut_doors();
+                        }
+                    }
+                },
             }
-            let who = socket::peer_credentials(socket.as_fd()).ok();
-            let (pid, uid) = who.map_or((0, NOBODY), |who| (who.pid, who.uid));
-            let process =
-                Process { door: Arc::new(Doorway::new(socket)), pid, uid, through, by_way_back, member: None };
-            let Some(handle) = self.processes.insert(process) else {
-                self.counts.refused_other += 1;
-                return;
-            };
-            let watched = match self.processes.get(handle) {
-                Some(p) => {
-                    let event = EpollEvent::new(EpollFlags::EPOLLIN, word(KIND_PROCESS, handle));
-                    self.epoll.add(p.door.socket.as_fd(), event)
-                }
-                None => Ok(()),
-            };
-            if watched.is_err() {
-                self.end_process(handle);
+        }
+    }
+
+    /// Somebody knocked, at the door of this namespace, or at the one that is the way back.
+    fn meet(&mut self, socket: OwnedFd, (through, by_way_back): (Option<String>, bool)) {
+        // Who is connected and said nothing yet makes room; nobody can hold all places, or all descriptors, without showing a secret.
+        if self.strangers.is_full() || self.processes.is_full() {
+            self.make_room();
+        }
+        let socket = match self.descriptors.fits_process(&socket) {
+            true => Some(socket),
+            false => {
+                self.make_room();
+                self.descriptors.for_process(socket)
             }
+        };
+        let Some(socket) = socket else {
+            self.counts.refused_other += 1;
+            tracing::warn!("limit reached: open files; who knocked was sent away");
+            return;
+        };
+        let who = socket::peer_credentials(socket.as_fd()).ok();
+        let (pid, uid) = who.map_or((0, NOBODY), |who| (who.pid, who.uid));
+        let process = Process { door: Arc::new(Doorway::new(socket)), pid, uid, through, by_way_back, member: None };
+        let Some(handle) = self.processes.insert(process) else {
+            self.counts.refused_other += 1;
+            tracing::warn!(pid, "limit reached: limits.processes; who knocked was sent away");
+            return;
+        };
+        self.strangers.add(handle, who);
+        let watched = match self.processes.get(handle) {
+            Some(p) => {
+                let event = EpollEvent::new(EpollFlags::EPOLLIN, word(KIND_PROCESS, handle));
+                self.epoll.add(p.door.socket.as_fd(), event)
+            }
+            None => Ok(()),
+        };
+        match watched {
+            // Who says at once who it is has not been silent for a moment.
+            Ok(()) => self.hear(handle),
+            Err(_) => self.end_process(handle),
         }
     }
 
@@ -106,7 +146,13 @@ impl Keeper {
                 Errno::EACCES => self.counts.refused_secret += 1,
                 _ => self.counts.refused_other += 1,
             }
-            tracing::info!(program = %shortened(&hello.program), why, "process refused");
+            let (pid, through) = self.processes.get(handle).map_or((0, None), |p| (p.pid, p.through.clone()));
+            let wanted = match hello.namespace.as_str() {
+                "" => through.unwrap_or_else(|| DEFAULT.to_owned()),
+                wanted => shortened(wanted),
+            };
+            tracing::warn!(pid, program = shortened(&hello.program), namespace = wanted, why, "refused");
+            self.house.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&wanted, false);
             door.answer(&Reply::Error { errno: errno as i32, why }, &[]);
         }
     }
@@ -222,6 +268,9 @@ impl Keeper {
         for _ in 0..self.house.workers.len() {
             ours.push(Bell::new().map_err(|error| no_memory(error.into()))?);
         }
+        if !self.descriptors.fits_process(&bell_fd) || ours.iter().any(|bell| !self.descriptors.fits_process(bell)) {
+            return Err(refuse(Errno::EMFILE, NO_DESCRIPTORS));
+        }
         for (worker, (places, ours)) in lane.places.iter().zip(&ours).enumerate() {
             let rings = (
                 RingConsumer::new(&lane.memory, places.requests, places.slots).map_err(no_memory)?,
@@ -232,10 +281,19 @@ impl Keeper {
             self.house.to_worker(worker, Box::new(move |worker| worker.sessions().add_lane(lane)));
         }
         let process = self.processes.get_mut(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
+        self.strangers.remove(handle);
         process.member = Some(Member { number, program: Arc::clone(program), _bell: bell });
         let door = Arc::clone(&process.door);
         self.next_process += 1;
         self.counts.attached += 1;
+        tracing::info!(
+            pid = process.pid,
+            app = program.number,
+            program = program.name,
+            namespace = program.namespace,
+            "attached"
+        );
+        self.house.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&program.namespace, true);
         if let Some(entry) = self.programs.get_mut(&program.number) {
             entry.processes += 1;
         }

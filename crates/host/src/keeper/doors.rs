@@ -12,7 +12,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::unistd::geteuid;
 
 use super::{KIND_DOOR, KIND_SHIFT, Keeper};
-use crate::house::HouseError;
+use crate::house::{HouseError, NamespaceChanges};
 use crate::namespaces::{NamespaceError, NamespaceSpec};
 
 /// One socket. Its file goes with it.
@@ -41,6 +41,7 @@ impl Keeper {
             _ => HouseError::Socket(path.clone(), error),
         };
         make_folder(&path).map_err(failed)?;
+        socket::refuse_other_files(&path).map_err(failed)?;
         self.open_door(path.clone(), None).map_err(failed)?;
         match self.open_way_back() {
             Some(fd) => {
@@ -57,7 +58,7 @@ impl Keeper {
 
     fn add_door(&mut self, door: Door) -> io::Result<()> {
         let index = self.doors.iter().position(Option::is_none).unwrap_or(self.doors.len());
-        if self.is_open {
+        if self.is_open && !self.is_shut {
             self.watch_door(index, &door)?;
         }
         if index == self.doors.len() {
@@ -74,9 +75,28 @@ impl Keeper {
 
     /// Lets in who waits at the doors, and who comes from now on.
     pub(crate) fn open_doors(&mut self) {
-        if std::mem::replace(&mut self.is_open, true) {
-            return;
+        if !std::mem::replace(&mut self.is_open, true) {
+            self.watch_doors();
         }
+    }
+
+    /// The system gives nothing to accept anybody with. Who knocks waits, and the keeper does not run round in the meantime.
+    pub(super) fn shut_doors(&mut self) {
+        for door in self.doors.iter().flatten() {
+            // One that is not watched is as wanted.
+            let _ = self.epoll.delete(door.fd.as_fd());
+        }
+        self.is_shut = true;
+    }
+
+    /// Looks whether somebody can be accepted again.
+    pub(super) fn open_after_pause(&mut self) {
+        if std::mem::take(&mut self.is_shut) && self.is_open {
+            self.watch_doors();
+        }
+    }
+
+    fn watch_doors(&mut self) {
         for index in 0..self.doors.len() {
             let watched = self.doors[index].as_ref().map_or(Ok(()), |door| self.watch_door(index, door));
             if let Err(error) = watched {
@@ -104,6 +124,33 @@ impl Keeper {
             return Err(NamespaceError::Door(path, error.to_string()));
         }
         Ok(number)
+    }
+
+    /// Changes several namespaces, all of them or none.
+    pub(crate) fn change_namespaces(&mut self, changes: NamespaceChanges) -> Result<(), NamespaceError> {
+        let namespaces = std::sync::Arc::clone(&self.house.namespaces);
+        let locked = || namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.put.iter().try_for_each(crate::namespaces::check)?;
+        let is_there = |spec: &NamespaceSpec| locked().find(&spec.id).is_some();
+        let (known, new): (Vec<_>, Vec<_>) = changes.put.into_iter().partition(is_there);
+        let mut added: Vec<String> = Vec::new();
+        for spec in new {
+            let id = spec.id.clone();
+            if let Err(error) = self.add_namespace(spec) {
+                for id in &added {
+                    // What was added a moment ago is there to be taken away.
+                    let _ = self.remove_namespace(id);
+                }
+                return Err(error);
+            }
+            added.push(id);
+        }
+        known.into_iter().for_each(|spec| locked().replace(spec));
+        for id in &changes.remove {
+            // A command may have taken it away already.
+            let _ = self.remove_namespace(id);
+        }
+        Ok(())
     }
 
     /// Takes a namespace away, and its door. Programs that are in it stay.

@@ -16,8 +16,9 @@ impl Keeper {
         // A worker that is about to answer may hold the socket for a moment longer, so closing it is not left to chance.
         let _ = self.epoll.delete(process.door.socket.as_fd());
         process.door.hang_up();
-        let Some(member) = process.member else { return };
+        let Some(member) = process.member else { return self.strangers.remove(handle) };
         let number = member.number;
+        tracing::info!(pid = process.pid, app = member.program.number, "detached");
         for worker in 0..self.house.workers.len() {
             let remove = move |worker: &mut crate::Worker| {
                 let time = worker.time();

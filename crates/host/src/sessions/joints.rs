@@ -18,6 +18,9 @@ use crate::store::{Liar, pass};
 /// Bytes that one direction passes before others get their turn.
 const QUANTUM: u32 = 1 << 20;
 
+/// How often a reader that makes room meanwhile is looked at in one turn: it could go on for ever, byte by byte.
+const LOOKS: u32 = 8;
+
 /// How long what was written to a session that nobody has any more waits to be taken, without any progress. As long as the stack waits for a peer that does not close.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,7 +143,7 @@ impl Sessions {
             // Nobody will ever read it: the writer is told so, as by the stack.
             return self.end(stack, peer, true);
         }
-        let (mut moved, mut writer_waits) = (0, false);
+        let (mut moved, mut writer_waits, mut looks) = (0, false, 0);
         let left = loop {
             match pass(tx, rx, QUANTUM - moved) {
                 Ok(passed) => {
@@ -150,8 +153,9 @@ impl Sessions {
                         break passed.left;
                     }
                     rx.ask_room();
+                    looks += 1;
                     // The reader may have made room before it was asked to tell.
-                    if rx.limit_and_room().1 == 0 {
+                    if rx.limit_and_room().1 == 0 || looks == LOOKS {
                         break passed.left;
                     }
                 }
@@ -170,7 +174,7 @@ impl Sessions {
             self.tell(handle, event::WRITABLE);
         }
         if left > 0 {
-            if moved == QUANTUM {
+            if moved == QUANTUM || looks == LOOKS {
                 self.unpassed.push(handle);
             }
             // Who waits for a reader has new hope.

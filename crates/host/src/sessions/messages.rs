@@ -13,6 +13,12 @@ use super::{HostStack, LANE_SLOTS, Session, Sessions, What};
 /// Messages of one process that are taken in one turn.
 const QUANTUM: usize = 256;
 
+/// Messages of all processes that are taken in one turn: packets and timers wait no longer than these take, whoever floods.
+const MOST: usize = 16 * QUANTUM;
+
+/// How often room is looked at while a process moves it.
+const LOOKS: u32 = 4;
+
 /// The largest step in which a window can be said (RFC 7323 2.3).
 const MAX_STEP: u32 = 1 << 14;
 
@@ -20,18 +26,25 @@ impl Sessions {
     /// Takes messages of all processes. True: there were some.
     pub(super) fn take_messages(&mut self, time: Time, stack: &mut HostStack) -> bool {
         let mut any = false;
-        let mut at = 0;
-        // By index: what a message leads to may need all of `self`. Lanes come and go between turns only.
-        while at < self.lanes.len() {
-            any |= self.take_from(time, stack, at, QUANTUM);
-            at += 1;
+        let mut most = MOST;
+        // By index: what a message leads to may need all of `self`. Lanes come and go between turns only. Each turn begins where the last one ended, so that
+        // everybody's turn comes.
+        for _ in 0..self.lanes.len() {
+            if most == 0 {
+                break;
+            }
+            let at = if self.next_lane < self.lanes.len() { self.next_lane } else { 0 };
+            self.next_lane = at + 1;
+            let taken = self.take_from(time, stack, at, QUANTUM.min(most));
+            most -= taken;
+            any |= taken > 0;
         }
         any
     }
 
-    /// Takes at most so many messages of one process. True: there were some.
-    fn take_from(&mut self, time: Time, stack: &mut HostStack, at: usize, most: usize) -> bool {
-        let mut any = false;
+    /// Takes at most so many messages of one process. Answers how many there were.
+    fn take_from(&mut self, time: Time, stack: &mut HostStack, at: usize, most: usize) -> usize {
+        let mut taken = 0;
         for _ in 0..most {
             let lane = &mut self.lanes[at];
             if lane.program.is_cut.load(Ordering::Relaxed) {
@@ -40,7 +53,7 @@ impl Sessions {
             match lane.next() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    any = true;
+                    taken += 1;
                     self.report.messages += 1;
                     if message.what == request::WROTE {
                         lane.hold.wrote();
@@ -58,7 +71,7 @@ impl Sessions {
                 }
             }
         }
-        any
+        taken
     }
 
     /// What a process that is gone left for its sessions, which others may hold still: its last messages, and bytes and room of which it had no time
@@ -116,7 +129,8 @@ impl Sessions {
 
 /// The process has read. When that opens the window too little for the peer to be told now, the process is asked to tell of its reading again.
 fn consumed(stack: &mut HostStack, conn: ConnId) {
-    loop {
+    // Whoever reads byte by byte while this looks could keep it looking for ever; it is asked to tell again, so nothing is lost by stopping.
+    for _ in 0..LOOKS {
         stack.consumed(conn, 0);
         let promised = stack.info(conn).map_or(0, |info| info.rcv_wnd);
         let Some((rx, _)) = stack.queues(conn) else { return };

@@ -33,7 +33,7 @@ impl Look<'_> {
     pub(super) fn namespaces(&self) -> Output {
         let namespaces = self.house.namespaces();
         let namespaces = crate::control::locked(&namespaces);
-        let mut grid = Grid::new(&["Namespace", ">Table", "Interface", "Secret"]);
+        let mut grid = Grid::new(&["Namespace", ">Table", "Interface", "Secret", ">Attached", ">Refused"]);
         let mut json = Vec::new();
         for namespace in namespaces.iter() {
             let spec = &namespace.spec;
@@ -41,7 +41,15 @@ impl Look<'_> {
             let table = self.table(spec.table);
             let interface = spec.interface.clone().unwrap_or_default();
             let secret = if has_secret { "set" } else { "none" };
-            grid.row([spec.id.clone(), table.to_string(), interface, secret.into()]);
+            let (attached, refused) = (namespace.attached, namespace.refused);
+            grid.row([
+                spec.id.clone(),
+                table.to_string(),
+                interface,
+                secret.into(),
+                attached.to_string(),
+                refused.to_string(),
+            ]);
             let limits = json!({
                 "sessions": spec.limits.sessions,
                 "listeners": spec.limits.listeners,
@@ -53,6 +61,8 @@ impl Look<'_> {
                 "table": table,
                 "interface": spec.interface,
                 "has-secret": has_secret,
+                "attached": attached,
+                "refused": refused,
                 "limits": limits,
             }));
         }

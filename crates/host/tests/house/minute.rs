@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clearway_base::Instant;
-use clearway_engine::{PortOptions, Time};
-use clearway_host::{HouseByHand, NamespaceLimits, NamespaceSpec, Setup};
+use clearway_engine::{App, PortOptions, Time};
+use clearway_host::{HostEnv, HouseByHand, NamespaceLimits, NamespaceSpec, Setup};
 use clearway_ports::Port;
 use clearway_proto::{NextHop, Table};
 use clearway_shm::door::{Kind, SocketOptions};
@@ -195,4 +195,72 @@ fn the_bell_of_one_that_reads_in_bulk_is_held_until_its_time_is_over() {
     burst(&mut theirs);
     assert!(server.is_rung());
     read(&mut theirs);
+}
+
+#[test]
+fn what_a_flood_of_messages_takes_of_a_turn_is_bounded_and_everybody_is_heard() {
+    const GUESTS: usize = 20;
+    const EACH: usize = 1_000;
+    /// Messages that all processes together are heard of in a turn.
+    const MOST: u64 = 4_096;
+    let house = StillHouse::new("flood");
+    let enter = |_| {
+        let guest = Guest::attach(&house.door, hello("server", Some("1234"))).unwrap();
+        let sock = guest.open(Kind::Stream, false).unwrap();
+        (guest, sock)
+    };
+    let guests: Vec<_> = (0..GUESTS).map(enter).collect();
+    let ((stopped, is_stopped), (go, wait), (tell, answer)) = (channel(), channel(), channel());
+    let job: Job = Box::new(move |house, now| {
+        stopped.send(()).unwrap();
+        wait.recv().unwrap();
+        let heard = |house: &mut HouseByHand| App::<HostEnv>::report(house.workers()[0].sessions()).messages;
+        let mut taken = Vec::new();
+        let mut before = heard(house);
+        while taken.iter().sum::<u64>() < (GUESTS * EACH) as u64 && taken.len() < 100 {
+            house.turn(at(*now)).unwrap();
+            let all = heard(house);
+            taken.push(all - before);
+            before = all;
+        }
+        tell.send(taken).unwrap();
+    });
+    house.jobs.as_ref().unwrap().send(job).unwrap();
+    is_stopped.recv().unwrap();
+    for (guest, sock) in &guests {
+        (0..EACH).for_each(|_| guest.say(&sock.session, clearway_shm::layout::request::CONSUMED, 0));
+    }
+    go.send(()).unwrap();
+    let taken: Vec<u64> = answer.recv().unwrap();
+    assert_eq!(taken.iter().sum::<u64>(), (GUESTS * EACH) as u64, "{taken:?}");
+    assert!(taken.iter().all(|count| *count <= MOST), "{taken:?}");
+}
+
+#[test]
+fn when_a_program_with_very_many_sessions_ends_the_others_have_turns_meanwhile() {
+    const SESSIONS: u32 = 1_500;
+    /// Things that are asked of a worker and done between two turns.
+    const MOST: u32 = 512;
+    clearway_host::Descriptors::raise();
+    let house = StillHouse::new("crowd");
+    let guest = Guest::attach(&house.door, hello("server", Some("1234"))).unwrap();
+    let all: Vec<Sock> = (0..SESSIONS).map(|_| guest.open(Kind::Stream, false).unwrap()).collect();
+    let ((stopped, is_stopped), (go, wait), (tell, answer)) = (channel(), channel(), channel());
+    let job: Job = Box::new(move |house, now| {
+        stopped.send(()).unwrap();
+        wait.recv().unwrap();
+        let mut left = vec![house.workers()[0].sessions().count()];
+        while left.last().is_some_and(|count| *count > 0) && left.len() < 100 {
+            house.turn(at(*now)).unwrap();
+            left.push(house.workers()[0].sessions().count());
+        }
+        tell.send(left).unwrap();
+    });
+    house.jobs.as_ref().unwrap().send(job).unwrap();
+    is_stopped.recv().unwrap();
+    drop((all, guest));
+    go.send(()).unwrap();
+    let left: Vec<u32> = answer.recv().unwrap();
+    assert_eq!((left.first(), left.last()), (Some(&SESSIONS), Some(&0)), "{left:?}");
+    assert!(left.windows(2).all(|pair| pair[0] - pair[1] <= MOST), "{left:?}");
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clearway_base::Rng;
-use clearway_shm::door::{Kind, Request};
+use clearway_shm::door::{Kind, Reply, Request};
 use clearway_shm::layout::request;
 use clearway_shm::socket;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::MsgFlags;
 
 use crate::guest::{Guest, Sock, hello};
@@ -179,4 +180,28 @@ fn what_is_written_into_a_lifeline_is_never_read() {
     assert_eq!(world.house.counts().unwrap().cut_off, 0);
     drop(listener);
     guest.listener("172.16.1.1:80");
+}
+
+#[test]
+fn who_asks_again_before_it_has_read_the_answer_is_let_go() {
+    let world = World::new();
+    let door = Guest::knock(&world.door(), hello("server", Some("1234")));
+    let readable = || {
+        let mut fds = [PollFd::new(door.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::from(20_000u16)).unwrap();
+        fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+    };
+    let ask = |request: Request| socket::send(door.as_fd(), &request, &[]).is_ok();
+    let hear = || socket::recv::<Reply>(door.as_fd(), 16).unwrap();
+    assert!(matches!(hear(), Some((Reply::Welcome(_), _))));
+    // One question, one answer: as often as one likes.
+    for _ in 0..50 {
+        assert!(ask(Request::Prefixes));
+        assert!(matches!(hear(), Some((Reply::Prefixes(_), _))));
+    }
+    // Answers that nobody takes hold descriptors that the system counts against the host.
+    assert!(ask(Request::Prefixes) && readable());
+    assert!(ask(Request::Prefixes));
+    assert!(matches!(hear(), Some((Reply::Prefixes(_), _))));
+    assert!(hear().is_none(), "it is served on");
 }

@@ -94,19 +94,6 @@ fn who_floods_without_reading_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn more_conversations_than_there_is_room_for_wait_at_the_door() {
-    let (_world, socket) = world();
-    let mut peers: Vec<Peer> = (0..MAX_CONVERSATIONS + 1).map(|_| Peer::new(&socket)).collect();
-    for peer in &mut peers[..MAX_CONVERSATIONS] {
-        assert_eq!(peer.ask("show version").text, "clearway for tests\n");
-    }
-    let mut last = peers.pop().unwrap();
-    last.send(b"show version\n");
-    drop(peers);
-    assert_eq!(last.answer().text, "clearway for tests\n");
-}
-
-#[test]
 fn a_live_socket_is_left_alone_and_a_dead_one_replaced() {
     let (world, socket) = world();
     let path = socket.path().to_owned();
@@ -121,4 +108,32 @@ fn a_live_socket_is_left_alone_and_a_dead_one_replaced() {
     std::fs::write(&file, "kept").unwrap();
     assert!(ControlSocket::open(&file, Arc::clone(&world.control)).is_err(), "a file that is no socket is kept");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+}
+
+#[test]
+fn who_comes_when_all_places_are_taken_by_silent_ones_is_heard() {
+    let (_world, socket) = world();
+    let mut asking = Peer::new(&socket);
+    assert_eq!(asking.ask("show version").text, "clearway for tests\n");
+    let silent: Vec<UnixStream> =
+        (0..3 * MAX_CONVERSATIONS).map(|_| UnixStream::connect(socket.path()).unwrap()).collect();
+    for _ in 0..3 {
+        assert_eq!(Peer::new(&socket).ask("show version").text, "clearway for tests\n");
+    }
+    // Whoever has no place any more was told by the end of the conversation.
+    let ended = |stream: &UnixStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!((&*stream).read(&mut [0; 8]), Ok(0))
+    };
+    assert!(silent.iter().filter(|stream| ended(stream)).count() >= MAX_CONVERSATIONS);
+}
+
+#[test]
+fn a_file_at_the_place_of_the_socket_is_named_and_stays() {
+    let world = World::new(1);
+    let path = world.folder.join("host.ctl");
+    std::fs::write(&path, "mine").unwrap();
+    let error = ControlSocket::open(&path, Arc::clone(&world.control)).err().expect("refused");
+    assert!(error.to_string().contains("is a file"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }
