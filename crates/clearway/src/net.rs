@@ -230,7 +230,7 @@ impl Net {
     fn one_core<A: App<Stores>>(&self, seat: Seat<A::Report>, ports: Vec<Unwrapped>, app: A) -> Result<(), Error> {
         let core = self.builder.cores.as_ref().and_then(|cores| cores.list().get(seat.index()));
         if let Some(&core) = core {
-            cores::pin(core).map_err(|errno| system("cannot run on that core")(errno.into()))?;
+            cores::pin(core).map_err(|why| Error::Misuse(why.to_string()))?;
         }
         let (stack, pool) = match &self.builder.config {
             Some(config) => stack_of(config.clone()),

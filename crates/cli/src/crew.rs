@@ -272,9 +272,7 @@ fn one_thread<W: Work>(
     make: &(impl Fn(usize, &Port) -> anyhow::Result<W> + Sync),
 ) -> anyhow::Result<()> {
     if let Some(&core) = args.cores.as_ref().and_then(|cores| cores.list().get(index)) {
-        cores::pin(core).with_context(|| {
-            format!("cannot run on core {core}. Name cores that this machine has and this process may use")
-        })?;
+        cores::pin(core)?;
     }
     let pool = FramePool::new(PoolBudget::default());
     let lane = |(index, queue): (usize, Unwrapped)| {

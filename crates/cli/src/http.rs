@@ -108,7 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             args.net.addresses.iter().map(|a| SocketAddr::new(a.cidr.addr.into(), args.tcp_port)).collect()
         };
         if let Some(&core) = args.net.cores.as_ref().and_then(|cores| cores.list().first()) {
-            clearway_engine::cores::pin(core).with_context(|| format!("cannot run on core {core}"))?;
+            clearway_engine::cores::pin(core)?;
         }
         return kernel::run(make()?, kernel::Source::Listen(&addresses), args.connections, args.duration, &mut watch);
     }

@@ -131,9 +131,7 @@ where
 
 fn pin(net: &NetArgs, index: usize) -> anyhow::Result<()> {
     if let Some(&core) = net.cores.as_ref().and_then(|cores| cores.list().get(index)) {
-        cores::pin(core).with_context(|| {
-            format!("cannot run on core {core}. Name cores that this machine has and this process may use")
-        })?;
+        cores::pin(core)?;
     }
     Ok(())
 }

@@ -73,11 +73,34 @@ pub fn available() -> usize {
     mine.map_or(1, |set| (0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).count()).max(1)
 }
 
+/// Why a thread cannot run on a core. Printed, it says which cores there are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PinError {
+    core: usize,
+    why: nix::errno::Errno,
+    mine: Cores,
+    all: String,
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PinError { core, why, mine, all } = self;
+        write!(f, "cannot run on core {core}: {why}. This thread may run on {mine}, and this machine has {all}")
+    }
+}
+
+impl std::error::Error for PinError {}
+
 /// Binds the calling thread to one core.
-pub fn pin(core: usize) -> nix::Result<()> {
+pub fn pin(core: usize) -> Result<(), PinError> {
     let mut set = CpuSet::new();
-    set.set(core)?;
-    sched_setaffinity(Pid::from_raw(0), &set)
+    set.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(|why| {
+        let mine = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+        let mine = Cores((0..CpuSet::count()).filter(|&core| mine.is_set(core).unwrap_or(false)).collect());
+        let all = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let all = if all.trim().is_empty() { "others perhaps".into() } else { all.trim().to_owned() };
+        PinError { core, why, mine, all }
+    })
 }
 
 #[cfg(test)]
