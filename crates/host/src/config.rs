@@ -166,10 +166,21 @@ const INTERFACES: u16 = 64;
 const ADDRESSES: u16 = 256;
 const TABLES: u16 = 64;
 
+/// Packets that wait for one neighbour's address, and for all: a program's burst of datagrams to somebody new is not lost, as it is not at the kernel, which keeps 208 KiB for each.
+const NEIGHBOUR_QUEUE: u8 = 128;
+const WAITING_FRAMES: u16 = 1_024;
+
 impl Default for Settings {
     fn default() -> Settings {
         let setup = Setup::new(PathBuf::new(), [0; 32]);
-        let limits = Limits { interfaces: INTERFACES, addresses: ADDRESSES, tables: TABLES, ..setup.stack.limits };
+        let limits = Limits {
+            interfaces: INTERFACES,
+            addresses: ADDRESSES,
+            tables: TABLES,
+            neighbour_queue: NEIGHBOUR_QUEUE,
+            waiting_frames: WAITING_FRAMES,
+            ..setup.stack.limits
+        };
         Settings {
             main_core: None,
             workers: setup.workers,

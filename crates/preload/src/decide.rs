@@ -98,7 +98,7 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
     }
     let (client, why) = match owner(deed, addr)? {
         Owner::Clearway(client) => match options::only_the_kernels(&state.told) {
-            None => match take_over(fd, &held, pending, &mut state, client)? {
+            None => match take_over(fd, deed, &held, pending, &mut state, client)? {
                 Ok(mine) => return Ok(Some(Verdict::Ours(mine))),
                 Err(why) => (Some(client), why),
             },
@@ -131,6 +131,7 @@ fn leave(held: &Held<Object>) {
 /// Makes a pending socket Clearway's. `Err` inside: it stays with the kernel, and why.
 fn take_over(
     fd: c_int,
+    deed: Deed,
     held: &Held<Object>,
     pending: &Pending,
     state: &mut PendingState,
@@ -149,7 +150,10 @@ fn take_over(
         }
         Err(why) => return Ok(Err(why)),
     }
-    if state.bound {
+    // Nobody knows the port of a stream that connects and was never asked for it: so the stack chooses one that is good towards this peer. The kernel, which chose its port, knows
+    // nothing of connections here.
+    let is_unknown = deed == Deed::Connect && pending.kind == Kind::Stream && !state.port_was_asked;
+    if state.bound && !is_unknown {
         bind_as_before(fd, &made, pending)?;
     }
     // SAFETY: reads a flag.

@@ -38,6 +38,8 @@ pub(crate) struct PendingState {
     pub(crate) told: Vec<Told>,
     /// It was bound to the wildcard address and port 0.
     pub(crate) bound: bool,
+    /// The program has asked which port it became (getsockname), and may have told others.
+    pub(crate) port_was_asked: bool,
     /// Epoll sets that it is a member of: the set's descriptor, its own, and what for.
     pub(crate) sets: Vec<(c_int, c_int, clearway_client::EpollEvent)>,
     /// It is Clearway's or the kernel's by now; the table tells.

@@ -62,9 +62,7 @@ interpose! {
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, if TABLE.has(fd) => inside_accept(fd, addr, len, flags);
 
     /// `getsockname(2)`
-    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
-        addr::write(mine.socket.local(), mine.socket.is_v6(), addr, len).map(|()| 0)
-    });
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => inside_getsockname(fd, addr, len);
 
     /// `getpeername(2)`
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
@@ -181,6 +179,24 @@ fn connect_ours(fd: c_int, mine: &Mine, raw: *const sockaddr, given: Given, len:
     }
     let limited = || mine.socket.timeouts().1.is_some();
     Some(blocking(|| mine.socket.connect(remote).map(|()| 0), limited))
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Inside<c_int> {
+    let held = TABLE.get(fd)?;
+    match &*held {
+        Object::Ours(mine) => {
+            let (local, v6) = (mine.socket.local(), mine.socket.is_v6());
+            // SAFETY: the caller's pointers.
+            Some(unsafe { addr::write(local, v6, addr, len) }.map(|()| 0))
+        }
+        Object::Pending(pending) => {
+            pending.state().port_was_asked = true;
+            None
+        }
+        Object::Set(_) => None,
+    }
 }
 
 fn inside_listen(fd: c_int, backlog: c_int) -> Inside<c_int> {

@@ -87,6 +87,17 @@ fn listeners_that_wait_change_and_end() {
 }
 
 #[test]
+fn a_port_that_the_kernel_gave_is_good_for_a_connection() {
+    over_a_host("ephemeral");
+}
+
+/// A table of pairs: more than two thousand, and as many lines.
+#[test]
+fn who_may_have_a_port_beside_whom() {
+    over_a_host("binds");
+}
+
+#[test]
 fn streams_of_the_c_library() {
     over_a_host("streams");
 }
