@@ -84,7 +84,8 @@ def sftp(w):
       changed="Debian has no rsyncd.conf: one with a module that may be written to")
 def rsync(w):
     there = w.write("there/.keep", "").parent
-    w.write("/etc/rsyncd.conf", f"[files]\npath = {there}\nread only = no\nuse chroot = yes\nuid = root\ngid = root\n")
+    log = w.folder / "rsyncd.txt"
+    w.write("/etc/rsyncd.conf", f"log file = {log}\n[files]\npath = {there}\nread only = no\nuse chroot = yes\nuid = root\ngid = root\n")
     w.server(["rsync", "--daemon", "--no-detach"])
     w.await_port(873)
     folder = tree(w, "sent")

@@ -19,7 +19,7 @@ def url(w, path=""):
     return f"http://{w.address}/{path}"
 
 
-@case("nginx/curl", "nginx", "curl", "a page, 20 MB, ranges, 200 requests over one connection, IPv6", ["nginx", "curl"])
+@case("nginx/curl", "nginx", "curl", "a page, 20 MB, ranges, 200 requests over one connection, IPv6", ["nginx", "curl"], short=True)
 def curl(w):
     started(w)
     w.same("page", w.client(["curl", "-sSf", url(w)]).out)

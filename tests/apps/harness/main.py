@@ -64,9 +64,10 @@ def main():
         return 2
     binaries = runner.programs(args.programs)
     print(f"{len(chosen)} cases over {', '.join(ways)}, with {binaries}", flush=True)
+    stamp = page.stamp(binaries)
     results, held = runner.run(chosen, ways, binaries, args.jobs)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
     if args.record:
-        page.record(of_page, results, binaries)
+        page.record(of_page, results, stamp)
     return 0 if held else 1

@@ -24,11 +24,15 @@ kernel's own loopback interface is down, and over TAP the kernel knows no other 
 """
 
 
-def record(cases, results, binaries):
+def stamp(binaries):
+    """What is run, and when: looked at before the run, for the tree may change meanwhile."""
+    commit = _git("rev-parse", "--short", "HEAD") + ("" if not _git("status", "--porcelain", "--", "crates") else ", changed")
+    return {"date": datetime.date.today().isoformat(), "commit": commit, "build": binaries.name, "kernel": os.uname().release}
+
+
+def record(cases, results, run):
     """Keeps what a run found, and writes the page. Cases that were not run keep what was found of them before, with its date."""
     kept = _load()
-    commit = _git("rev-parse", "--short", "HEAD") + ("" if not _git("status", "--porcelain", "--", "crates") else ", changed")
-    run = {"date": datetime.date.today().isoformat(), "commit": commit, "build": binaries.name, "kernel": os.uname().release}
     for name, ways in results.items():
         versions = {package: runner.version(package) for package in cases[name].packages}
         found = {way: {key: result.get(key, "") for key in ("result", "why")} for way, result in ways.items()}
