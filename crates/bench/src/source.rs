@@ -90,35 +90,37 @@ impl fmt::Display for AddressRange {
 }
 
 /// Hands out the endpoints that one core's connections come from: no two of the same at a time, as long as there are enough, and none that
-/// another core hands out.
+/// another core hands out. A core's ports are those whose number leaves its own when divided by the number of cores, so that an answer that comes to another core
+/// finds its way ([`clearway_proto::Stack::share_ports`]).
 #[derive(Clone, Debug)]
 pub struct Sources {
     addresses: Vec<Addr>,
     next: u64,
-    step: u64,
     all: u64,
+    first_port: u16,
+    step: u16,
 }
 
 impl Sources {
     /// The endpoints of core `core` of `cores`, from the `seed`-th on: a client that was there a moment ago, whose connections the server
     /// still remembers, began elsewhere. None without addresses.
     pub fn new(addresses: Vec<Addr>, core: usize, cores: usize, seed: u64) -> Option<Sources> {
-        let step = cores.max(1) as u64;
-        let all = capacity(addresses.len()) / step * step;
+        let step = cores.max(1) as u16;
+        let first_port = PORTS.0 + (core as u16 + step - PORTS.0 % step) % step;
+        let all = addresses.len() as u64 * (u64::from(PORTS.1 - first_port) / u64::from(step) + 1);
         if all == 0 {
             return None;
         }
-        let next = seed % (all / step) * step + core as u64;
-        Some(Sources { addresses, next, step, all })
+        Some(Sources { addresses, next: seed % all, all, first_port, step })
     }
 
     /// The next one. It differs from those before in its address as long as there are more.
     pub fn next_endpoint(&mut self) -> Endpoint {
         let at = self.next;
-        self.next = (self.next + self.step) % self.all;
+        self.next = (self.next + 1) % self.all;
         let count = self.addresses.len() as u64;
-        // Below the number of ports, because `all` is.
-        let port = PORTS.0 + (at / count) as u16;
+        // Below the last port, because `all` counts no more.
+        let port = self.first_port + (at / count) as u16 * self.step;
         Endpoint::new(self.addresses[(at % count) as usize], port)
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Display for EngineError {
                     AddError::NoTable => "its routing table is not there; raise the limit of tables",
                     AddError::BadMtu => "its MTU is not between 576 and 65535 bytes",
                     AddError::BadAddress => "its Ethernet address is a group's or none",
-                    AddError::Exists | AddError::NoInterface => "the stack refuses it",
+                    AddError::Exists | AddError::NoInterface | AddError::BadGateway => "the stack refuses it",
                 };
                 write!(f, "{name} cannot be an interface: {why}")
             }

@@ -1,17 +1,25 @@
 //! Letters between cores. Cores share nothing on the packet path, but a port with several queues may bring an answer to another
 //! core than the one that asked: an ARP reply has no flow, and an ICMP error has another flow than the packet it speaks of. Such frames
 //! are rare and small; the core that gets one copies it to the others, and each stack checks it as if its own queue had brought it.
+//!
+//! Answers to what a core began may come to another as well: the kernel learns which queue of a TAP device a flow belongs to only after it has answered the first
+//! packet, and forgets it after three seconds of silence. Cores share out the source ports ([`clearway_proto::Stack::share_ports`]), and hand over what belongs to
+//! another one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clearway_pkt::Iface;
+use clearway_pkt::{Iface, RxMeta};
 
 use crate::wait::Bell;
 
 /// Letters that wait for one core at most; more are dropped and counted. All of them answer something that is asked again after a while.
 const LIMIT: usize = 256;
+
+/// How many of them may be packets that belong to another core, and their bytes. Strangers can send any number of those, and must not keep out what answers us.
+const STRAYS: usize = LIMIT / 2;
+const STRAY_BYTES: usize = 1 << 20;
 
 /// The longest frame that is forwarded, in bytes: ARP and NDP messages and ICMP errors fit (RFC 4443 2.4 c: 1,280 with its IP header), with Ethernet
 /// and VLAN headers.
@@ -25,15 +33,32 @@ const IGMP: u8 = 2;
 pub(crate) struct Mailbox {
     // Read once per turn; everything else only when it says so.
     full: AtomicBool,
-    letters: Mutex<VecDeque<(Iface, Vec<u8>)>>,
+    letters: Mutex<Letters>,
     lost: AtomicU64,
     bell: Bell,
+}
+
+/// A frame for another core.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Letter {
+    /// What came with it.
+    pub(crate) meta: RxMeta,
+    pub(crate) frame: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Letters {
+    list: VecDeque<Letter>,
+    strays: usize,
+    stray_bytes: usize,
 }
 
 /// One core's end of the mail.
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
     boxes: Arc<[Mailbox]>,
+    /// Some core has begun something whose answers may come to another.
+    reaching: Arc<AtomicBool>,
     mine: usize,
 }
 
@@ -42,13 +67,19 @@ impl Mailbox {
         Mailbox { full: AtomicBool::new(false), letters: Mutex::default(), lost: AtomicU64::new(0), bell }
     }
 
-    fn put(&self, iface: Iface, frame: &[u8]) {
+    fn put(&self, letter: Letter, stray: bool) {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        if letters.len() >= LIMIT {
+        let len = letter.frame.len();
+        let many = stray && (letters.strays >= STRAYS || letters.stray_bytes + len > STRAY_BYTES);
+        if many || letters.list.len() >= LIMIT {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        letters.push_back((iface, frame.to_vec()));
+        if stray {
+            letters.strays += 1;
+            letters.stray_bytes += len;
+        }
+        letters.list.push_back(letter);
         drop(letters);
         if !self.full.swap(true, Ordering::AcqRel) {
             self.bell.ring();
@@ -60,7 +91,34 @@ impl Mail {
     /// The ends for as many cores as there are bells.
     pub(crate) fn between(bells: Vec<Bell>) -> Vec<Mail> {
         let boxes: Arc<[Mailbox]> = bells.into_iter().map(Mailbox::new).collect();
-        (0..boxes.len()).map(|mine| Mail { boxes: Arc::clone(&boxes), mine }).collect()
+        let reaching = Arc::new(AtomicBool::new(false));
+        (0..boxes.len()).map(|mine| Mail { boxes: Arc::clone(&boxes), reaching: Arc::clone(&reaching), mine }).collect()
+    }
+
+    /// How many cores there are.
+    pub(crate) fn cores(&self) -> usize {
+        self.boxes.len()
+    }
+
+    /// This core has begun something whose answers may come to another. To be said before it leaves.
+    #[inline]
+    pub(crate) fn reach_out(&self) {
+        if !self.is_reaching() {
+            self.reaching.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether some core has.
+    #[inline]
+    pub(crate) fn is_reaching(&self) -> bool {
+        self.reaching.load(Ordering::Acquire)
+    }
+
+    /// Hands a frame over that belongs to that core.
+    pub(crate) fn hand_over(&self, owner: usize, meta: RxMeta, frame: &[u8]) {
+        if let Some(other) = self.boxes.get(owner).filter(|_| owner != self.mine) {
+            other.put(Letter { meta, frame: frame.to_vec() }, true);
+        }
     }
 
     /// Whether there is anybody else.
@@ -75,7 +133,8 @@ impl Mail {
         if frame.len() <= MAX_LETTER && concerns_all(ethernet, frame) {
             for (index, other) in self.boxes.iter().enumerate() {
                 if index != self.mine {
-                    other.put(iface, frame);
+                    let meta = RxMeta { iface, ..RxMeta::default() };
+                    other.put(Letter { meta, frame: frame.to_vec() }, false);
                 }
             }
         }
@@ -83,13 +142,13 @@ impl Mail {
 
     /// Takes the letters out, if there are any.
     #[inline]
-    pub(crate) fn take(&self) -> VecDeque<(Iface, Vec<u8>)> {
+    pub(crate) fn take(&self) -> VecDeque<Letter> {
         let mine = &self.boxes[self.mine];
         if !mine.full.load(Ordering::Acquire) {
             return VecDeque::new();
         }
         mine.full.store(false, Ordering::Release);
-        std::mem::take(&mut *mine.letters.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *mine.letters.lock().unwrap_or_else(PoisonError::into_inner)).list
     }
 
     /// Letters to this core that were lost because it did not take the others out.

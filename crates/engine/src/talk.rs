@@ -297,6 +297,7 @@ impl<S: Service, E: Env> App<E> for Talks<S> {
         self.service.tick(time);
         let options = ConnOptions { nodelay: true, ..ConnOptions::default() };
         match self.source {
+            Source::Listen(0) => return Err("nobody could name port 0: say which port to listen on".into()),
             Source::Listen(port) => {
                 // The IPv6 wildcard without v6_only takes IPv4 too.
                 let local = Endpoint::new(Addr::ANY_V6, port);

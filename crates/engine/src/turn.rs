@@ -102,6 +102,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         // Segments that arrive in fragments are put together in buffers of the same pool.
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
+        if seat.mail.has_others() {
+            stack.share_ports(seat.index() as u16, seat.mail.cores() as u16);
+        }
         let mut engine = Engine {
             clock: Clock::new(),
             stack,
@@ -303,6 +306,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         self.ports.probe.enter(Stage::App);
         self.app.on_turn(self.busy);
         self.app.on_events(time, &mut self.stack);
+        if self.stack.reaches_out() {
+            self.seat.mail.reach_out();
+        }
         self.ports.probe.enter(Stage::StackOut);
         self.ports.committed = 0;
         let unsent = self.stack.wants_emit() && self.stack.emit(time.now, &mut self.ports);

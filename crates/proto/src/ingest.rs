@@ -118,6 +118,8 @@ pub(crate) struct Scratch {
     pub(crate) fragments: Fragments,
     /// Which packet of the burst is being delivered. It is kept here because the way of a segment needs every register.
     at: usize,
+    /// The stack that the datagram belongs to which is being delivered, when it is another one.
+    stray: Option<u16>,
     snap: Box<[u8; SNAP]>,
     /// How much of it is the last packet's; 0 when nobody asked.
     snapped: usize,
@@ -130,6 +132,7 @@ impl Scratch {
             fragments: Fragments::new(&config.limits),
             snap: Box::new([0; SNAP]),
             snapped: 0,
+            stray: None,
             at: 0,
         }
     }
@@ -332,7 +335,7 @@ impl<E: Env> Stack<E> {
     }
 
     fn deliver_any(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
-        let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
+        let Stack { config, counters, ip, replies, scratch, strays, tcp: tcp_side, .. } = self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         let key = match look.class {
             Class::Refused => return Err(look.why),
@@ -342,9 +345,15 @@ impl<E: Env> Stack<E> {
         };
         let start = look.start as usize;
         let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
+        let found = Found { hash: look.hash, at: look.flow };
+        if strays.has_room() && ip.interface(meta.iface).is_some_and(|i| !i.is_loopback()) {
+            if let Some(owner) = tcp_side.owner_elsewhere(&key, found, &seg) {
+                strays.keep(owner, *meta, buf);
+                return Ok(());
+            }
+        }
         let mut cx = Cx { config, counters, replies, ip };
         buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        let found = Found { hash: look.hash, at: look.flow };
         tcp_side.on_segment(now, &mut cx, &key, found, &seg, meta, buf)
     }
 }

@@ -11,6 +11,7 @@ use crate::ingest::Scratch;
 use crate::ip::Ip;
 use crate::reply::Replies;
 use crate::store::Env;
+use crate::strays::Strays;
 use crate::tcp::{ConnectSpec, Cx, ListenSpec, State, Tcp, TcpInfo};
 use crate::udp::Udp;
 
@@ -48,6 +49,7 @@ pub struct Stack<E: Env> {
     pub(crate) replies: Replies,
     pub(crate) udp: Udp,
     pub(crate) scratch: Scratch,
+    pub(crate) strays: Strays<E::Buf>,
     pub(crate) tcp: Tcp<E>,
 }
 
@@ -57,7 +59,7 @@ impl<E: Env> Stack<E> {
         let tcp = Tcp::new(&mut config, rx, tx);
         let (ip, replies, udp) = (Ip::new(&config), Replies::new(&config), Udp::new(&config));
         let scratch = Scratch::new(&config);
-        Stack { config, counters: Counters::default(), ip, replies, udp, scratch, tcp }
+        Stack { config, counters: Counters::default(), ip, replies, udp, scratch, strays: Strays::new(), tcp }
     }
 
     /// Everything that was counted.
@@ -96,6 +98,10 @@ impl<E: Env> Stack<E> {
 
     /// Listens. Handshakes are answered at once; finished ones wait for [`Stack::accept`], and [`Event::Incoming`] tells of them.
     pub fn listen(&mut self, spec: ListenSpec) -> Result<ListenerId, ListenError> {
+        // Nobody would ever come to an address that is not ours.
+        if !spec.local.addr.is_unspecified() && !self.ip.is_ours(spec.table, &spec.local.addr) {
+            return Err(ListenError::BadAddress);
+        }
         self.tcp.listen(spec, None)
     }
 

@@ -151,6 +151,8 @@ pub(crate) struct Tcp<E: Env> {
     waits: List,
     pub(crate) listeners: ListenTable,
     ports: Ports,
+    /// Something was begun outside while other stacks share the ports.
+    reaches_out: bool,
     pub(crate) binds: Binds,
     pub(crate) pools: Pools<E>,
     /// Connections that want a turn of emit.
@@ -198,6 +200,7 @@ impl<E: Env> Tcp<E> {
             waits: List::new(),
             listeners: ListenTable::new(limits.listeners, AddrHash::new(&config.secret, 6)),
             ports: Ports::new(config.tcp.ephemeral_ports),
+            reaches_out: false,
             binds: Binds::new(limits.binds, key(4)),
             pools: Pools {
                 rx,

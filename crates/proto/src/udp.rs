@@ -19,6 +19,7 @@ use crate::event::{Event, UdpEvents};
 use crate::flow::FlowKey;
 use crate::groups::{Joined, MulticastOptions};
 use crate::hash::AddrHash;
+use crate::ports::Share;
 use crate::records::Records;
 use crate::stack::{UdpId, UdpTag};
 use crate::survey::UdpSummary;
@@ -199,6 +200,9 @@ pub(crate) struct Udp {
     closing: List,
     queue_bytes: usize,
     ports: (u16, u16),
+    share: Share,
+    /// Something was begun while other stacks share the ports.
+    reaches_out: bool,
     /// Sockets that a datagram for many is for: room for all of them.
     found: Vec<u32>,
 }
@@ -220,8 +224,24 @@ impl Udp {
             closing: List::new(),
             queue_bytes: config.limits.udp_queue_bytes as usize,
             ports: config.tcp.ephemeral_ports,
+            share: Share::WHOLE,
+            reaches_out: false,
             found: Vec::with_capacity(config.limits.udp_sockets as usize),
         }
+    }
+
+    pub(crate) fn set_share(&mut self, share: Share) {
+        self.share = share;
+    }
+
+    #[inline]
+    pub(crate) fn reaches_out(&self) -> bool {
+        self.reaches_out
+    }
+
+    /// Whose a datagram to a port is that nobody here has; None when it is ours to answer.
+    pub(crate) fn owner_elsewhere(&self, port: u16) -> Option<u16> {
+        (!self.share.has(port)).then(|| self.share.owner(port))
     }
 
     fn hash_of(&self, table: Table, local: &Endpoint, remote: Option<&Endpoint>) -> u64 {
@@ -570,8 +590,13 @@ impl Udp {
         let (low, high) = self.ports;
         let count = u32::from(high.saturating_sub(low)) + 1;
         let first = self.rng.below(count.into()) as u32;
-        (0..count)
-            .map(|step| low + ((first + step) % count) as u16)
+        let share = self.share;
+        self.reaches_out |= !share.is_whole();
+        // Those of our share first: answers to the others may come to another stack.
+        let all = move || (0..count).map(move |step| low + ((first + step) % count) as u16);
+        all()
+            .filter(|port| share.has(*port))
+            .chain(all().filter(|port| !share.has(*port)))
             .find(|&port| port != 0 && !self.is_taken(spec, &Sharing::default(), port))
             .map(|port| Endpoint::new(spec.local.addr, port))
             .ok_or(UdpError::NoPorts)

@@ -44,6 +44,7 @@ fn cores_hand_out_different_endpoints_and_all_of_them_before_one_comes_again() {
         for _ in 0..all / 4 {
             let endpoint = sources.next_endpoint();
             assert!(endpoint.port >= 1_024 && addresses.contains(&endpoint.addr));
+            assert_eq!(usize::from(endpoint.port % 4), core, "where an answer finds its way");
             assert!(seen.insert((endpoint.addr, endpoint.port)), "{endpoint} comes twice");
         }
     }

@@ -9,7 +9,6 @@ use clearway_bench::stack::ClientApp;
 use clearway_bench::{
     ClientPlan, ClientReport, Framing, Histogram, Pattern, Phase, Protocol, Sources, Start, kernel, source, text,
 };
-use clearway_dev::PortSpec;
 use clearway_engine::{Clock, CoreReport, Memory};
 use clearway_proto::{Config, Limits};
 use clearway_wire::{Addr, Endpoint};
@@ -134,14 +133,6 @@ impl Args {
             return wrong(format!(
                 "{threads} cores need as many active connections at least. Raise -c or name fewer cores."
             ));
-        }
-        let on_tap = |port: &PortSpec| matches!(port, PortSpec::Tap(_));
-        if threads > 1 && self.common.ports.iter().any(on_tap) {
-            // The kernel learns which queue a flow belongs to after it has answered the first packet, so that this answer may come to
-            // another core, which knows nothing of the connection.
-            return wrong(
-                "over a TUN/TAP interface the answers to what one core begins may come to another. Give --cores one core, or use --kernel.",
-            );
         }
         if self.close_after.is_some()
             && (self.depth.unwrap_or(1) > 1 || active < self.connections || pattern == Pattern::Burst)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{KERNEL_V4, KERNEL_V6, OURS_V4, OURS_V6, Server, TAP, World, root};
+use crate::world::{KERNEL_V4, KERNEL_V6, OURS_V4, OURS_V6, Server, TAP, World, cores, root};
 
 /// A server with these arguments; it is ready when this returns.
 fn server(world: &World, args: &[&str]) -> Server {
@@ -68,6 +68,27 @@ fn every_request_has_its_answer_whoever_is_on_our_stack() {
                 assert_eq!(summary["request_bytes"], 100);
                 all_answered(&summary, &server.summary());
             }
+        }
+    }
+}
+
+#[test]
+fn two_cores_begin_connections_over_one_device_and_each_gets_its_answers() {
+    if !root() || !cores(2) {
+        return;
+    }
+    let world = World::with("mode tap multi_queue");
+    for address in [KERNEL_V4, KERNEL_V6] {
+        for (protocol, more) in [("tcp", &[][..]), ("tcp", &["--close-after", "1"]), ("17", &[])] {
+            let server = server(&world, &["--kernel", "-l", "100"]);
+            let args = ["-s", address, "-n", protocol, "-c", "32", "-l", "100", "-t", "0.6", "--timeout", "20"];
+            let over = [&OURS[..], &["--cores", "0,1"]].concat();
+            let summary = checked(&client(&world, &over, &[&args[..], more].concat()));
+            all_answered(&summary, &server.summary());
+            let each: Vec<u64> =
+                summary["cores"].as_array().unwrap().iter().map(|core| number(core, "answers")).collect();
+            assert!(each.len() == 2 && each.iter().all(|answers| *answers > 0), "{summary}");
+            assert_eq!(number(&summary, "failed"), 0, "{summary}");
         }
     }
 }
@@ -329,10 +350,6 @@ fn wrong_use_is_told_of_with_exit_code_2() {
         (&["client", "--port", "loop", "-a", "10.0.0.1/24", "-s", "::1"], "IPv6"),
         (&["client", "--port", "loop", "-a", "10.0.0.1/24", "-s", "10.0.0.2", "-c", "100000"], "source addresses"),
         (&["client", "--port", "loop", "-a", "10.0.0.9-10.0.0.1/24", "-s", "10.0.0.2"], "ends before it begins"),
-        (
-            &["client", "--port", "tap:x", "-a", "10.0.0.1/24", "-s", "10.0.0.2", "-c", "2", "--cores", "0,1"],
-            "one core",
-        ),
         (&["server", "--kernel", "--request", "never"], "end of a request"),
         (&["server", "--port", "loop"], "no address"),
     ] {

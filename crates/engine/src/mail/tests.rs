@@ -75,7 +75,8 @@ fn a_letter_reaches_every_other_core_once() {
     let frame = ethernet(0x0806, &[0, 1, 8, 0, 6, 4, 0, 2]);
     mail[1].share(Iface(4), true, &frame);
     for reader in [0, 2] {
-        assert_eq!(mail[reader].take(), [(Iface(4), frame.clone())]);
+        let meta = RxMeta { iface: Iface(4), ..RxMeta::default() };
+        assert_eq!(mail[reader].take(), [Letter { meta, frame: frame.clone() }]);
         assert!(mail[reader].take().is_empty());
     }
     assert!(mail[1].take().is_empty());
@@ -88,4 +89,32 @@ fn a_full_box_loses_letters_and_counts_them() {
         mail[0].share(Iface(0), false, &ipv4_icmp(3));
     }
     assert_eq!((mail[1].take().len(), mail[1].lost()), (LIMIT, 3));
+}
+
+#[test]
+fn what_belongs_to_another_core_is_handed_to_it_alone_and_does_not_keep_answers_out() {
+    let mail = ends(3);
+    let meta = RxMeta { iface: Iface(1), segment_size: 1_400, ..RxMeta::default() };
+    mail[0].hand_over(2, meta, &[7; 3_000]);
+    mail[0].hand_over(0, meta, &[7; 30]);
+    mail[0].hand_over(9, meta, &[7; 30]);
+    assert!(mail[0].take().is_empty() && mail[1].take().is_empty());
+    assert_eq!(mail[2].take(), [Letter { meta, frame: vec![7; 3_000] }]);
+    for _ in 0..LIMIT {
+        mail[0].hand_over(1, meta, &[7; 60]);
+    }
+    mail[0].share(Iface(0), false, &ipv4_icmp(3));
+    assert_eq!((mail[1].take().len(), mail[1].lost()), (STRAYS + 1, (LIMIT - STRAYS) as u64));
+    for _ in 0..20 {
+        mail[0].hand_over(1, meta, &[7; 65_000]);
+    }
+    assert_eq!(mail[1].take().len(), STRAY_BYTES / 65_000);
+}
+
+#[test]
+fn that_one_core_reaches_out_is_known_to_all() {
+    let mail = ends(2);
+    assert!(!mail[0].is_reaching());
+    mail[1].reach_out();
+    assert!(mail[0].is_reaching() && mail[1].is_reaching());
 }

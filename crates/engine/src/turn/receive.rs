@@ -1,12 +1,13 @@
 //! The first half of a turn: what the ports and the other cores bring.
 
 use clearway_dev::{Dev, DevError};
-use clearway_pkt::{Buf, Burst, Iface, PoolBuf, RxMeta};
+use clearway_pkt::{Buf, Burst, Iface, PoolBuf};
 use clearway_proto::{Env, Stack};
 
 use super::Engine;
 use crate::error::EngineError;
 use crate::inspect::{Inspect, Verdict};
+use crate::mail::Letter;
 use crate::ports::OnDeviceError;
 use crate::{App, Probe, Stage, Time};
 
@@ -15,6 +16,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
         let (mut received, mut full) = (false, false);
         let shares = self.seat.mail.has_others();
+        self.stack.keep_strays(shares && self.seat.mail.is_reaching());
         for place in 0..self.ports.places() {
             let iface = Iface(place as u16);
             self.ports.probe.enter(Stage::DriverIn);
@@ -75,6 +77,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
             _ => self.stack.ingest(time.now, &mut self.burst),
         }
         self.burst.clear();
+        while let Some(stray) = self.stack.next_stray() {
+            self.seat.mail.hand_over(stray.owner, stray.meta, stray.buf.bytes());
+        }
     }
 
     // What another core shared has passed the inspector there.
@@ -82,9 +87,8 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         let mut letters = self.seat.mail.take();
         let any = !letters.is_empty();
         while !letters.is_empty() {
-            while let Some((iface, frame)) = letters.pop_front() {
+            while let Some(Letter { meta, frame }) = letters.pop_front() {
                 if let Some(buf) = self.pool.copy_of(&frame) {
-                    let meta = RxMeta { iface, ..Default::default() };
                     // The burst has room: it is emptied as soon as it is full.
                     let _ = self.burst.push(buf, meta);
                 }

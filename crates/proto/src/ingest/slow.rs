@@ -126,7 +126,13 @@ impl<E: Env> Stack<E> {
                 buf.truncate(len - usize::from(seg.header_len));
                 self.tcp_segment(now, &key, &seg, meta, buf)
             }
-            Step::Deliver(packet) => self.transport(now, meta, &packet),
+            Step::Deliver(packet) => {
+                let result = self.transport(now, meta, &packet);
+                if let Some(owner) = self.scratch.stray.take() {
+                    self.strays.keep(owner, *meta, buf);
+                }
+                result
+            }
             Step::Whole(whole) => {
                 let result = self.whole(now, meta, link, &whole);
                 self.scratch.fragments.give_back(whole);
@@ -266,7 +272,11 @@ impl<E: Env> Stack<E> {
     /// Whether source and destination can be what they claim, and whom the packet is for.
     fn accept_for(&self, link: Link, src: &Addr, dst: &Addr) -> Result<For, Drop> {
         let interface = self.ip.interface(link.iface).ok_or(Drop::UnknownInterface)?;
-        let find = |addr| self.ip.locals.find(link.table, link.iface, addr);
+        // What we send to ourselves comes over a loopback interface, link-local addresses of our other links too.
+        let find = |addr: &Addr| match interface.is_loopback() {
+            true => self.ip.locals.find_anywhere(link.table, addr),
+            false => self.ip.locals.find(link.table, link.iface, addr),
+        };
         if src.is_multicast() {
             return Err(Drop::SourceMulticast);
         }
@@ -359,6 +369,7 @@ impl<E: Env> Stack<E> {
     fn datagram(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), Drop> {
         let Envelope { iface, table, src, dst, tos, ttl } = packet.envelope;
         let interface = self.ip.interface(iface).ok_or(Drop::UnknownInterface)?;
+        let loops = interface.is_loopback();
         let datagram = udp::check(&src, &dst, packet.l4(), false)?;
         verify(meta, interface, || udp::check(&src, &dst, packet.l4(), true).map(|_| ()).map_err(Drop::from))?;
         if datagram.dst_port() == 0 {
@@ -383,7 +394,15 @@ impl<E: Env> Stack<E> {
                 let came = if size == 0 { 1 } else { datagram.payload().len().div_ceil(size).max(1) };
                 self.counters.udp.datagrams_in += came as u64;
             }
-            Err(Drop::UdpPortClosed) => self.complain(now, packet, Complaint::Port),
+            Err(Drop::UdpPortClosed) => {
+                let elsewhere = self.udp.owner_elsewhere(port);
+                let may = packet.to == For::Us && !packet.reassembled && self.strays.has_room();
+                self.scratch.stray = elsewhere.filter(|_| may && !loops);
+                if self.scratch.stray.is_some() {
+                    return Ok(());
+                }
+                self.complain(now, packet, Complaint::Port);
+            }
             Err(_) => {}
         }
         taken

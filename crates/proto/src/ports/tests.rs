@@ -1,3 +1,5 @@
+extern crate std;
+
 use super::*;
 
 #[test]
@@ -32,4 +34,22 @@ fn a_range_that_reaches_the_last_port_and_one_given_backwards_work() {
     for _ in 0..100 {
         assert!(ports.choose(&mut rng, u64::MAX, |_| true).unwrap() >= 65_534);
     }
+}
+
+#[test]
+fn several_stacks_share_the_ports_out_and_each_knows_whose_one_is() {
+    let mut rng = Rng::seed(7);
+    let mut seen = std::collections::BTreeSet::new();
+    for index in 0..3 {
+        let share = Share { index, of: 3 };
+        let mut ports = Ports::new((40_000, 40_029));
+        ports.set_share(share);
+        let all: std::vec::Vec<_> = ports.all_from_anywhere(&mut rng).collect();
+        assert_eq!(all.len(), 30, "each port once");
+        assert!(all[..10].iter().all(|port| share.has(*port)), "its own first");
+        assert!(all[..10].iter().all(|port| share.owner(*port) == index));
+        seen.extend(all[..10].iter().copied());
+    }
+    assert_eq!(seen.len(), 30);
+    assert!(Share::WHOLE.has(7) && Share::WHOLE.is_whole());
 }

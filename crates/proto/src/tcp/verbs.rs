@@ -1,7 +1,7 @@
 //! What owners do to their connections and listeners. Each verb marks, and `settle` does the rest.
 
 use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::{Addr, Endpoint, Segment};
 
 use super::active::QUICK_ACKS;
 use super::conn::{Conn, Marks};
@@ -12,8 +12,10 @@ use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
-use crate::flow::{FlowKey, FlowRef, LifePhase};
+use crate::flow::{FlowKey, FlowRef, Found, LifePhase};
+use crate::iface::Interface;
 use crate::listen_table::Listener;
+use crate::ports::Share;
 use crate::stack::{BindId, ConnId, ListenerId, Stack, Table};
 use crate::store::{Env, RxStore, TxStore};
 use crate::survey::{ConnSummary, Holder, Population};
@@ -167,6 +169,7 @@ impl<E: Env> Tcp<E> {
         if !self.room_for_one(cx) || self.flows.is_full() {
             return Err(ConnectError::TooMany);
         }
+        let outside = !self.ports.share().is_whole() && !self.stays_inside(cx, &key(0));
         let (port, claim) = if asked.port != 0 {
             let claim = self.claim(now, cx.config, &key(asked.port), false);
             let local = Endpoint::new(local, asked.port);
@@ -175,8 +178,9 @@ impl<E: Env> Tcp<E> {
             }
             (asked.port, claim)
         } else {
-            self.choose_port(now, cx.config, &key).ok_or(ConnectError::NoPorts)?
+            self.choose_port(now, cx.config, &key, outside).ok_or(ConnectError::NoPorts)?
         };
+        self.reaches_out |= outside;
         let key = key(port);
         if key.local_endpoint() == remote {
             // A connection of an endpoint with itself would only ever hear its own echo.
@@ -204,13 +208,23 @@ impl<E: Env> Tcp<E> {
 
     /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3). When the first of those that were looked at are all taken, one in TIME-WAIT is used again
     /// that may be. The search is bounded: a port that no flow has costs one look, and of the others so many are asked about.
-    fn choose_port(&mut self, now: Instant, config: &Config, key: &dyn Fn(u16) -> FlowKey) -> Option<(u16, Claim)> {
+    fn choose_port(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        key: &dyn Fn(u16) -> FlowKey,
+        outside: bool,
+    ) -> Option<(u16, Claim)> {
         let probe = key(0);
         let offset = isn::port_offset(&self.secret, probe.local, probe.remote_endpoint());
         let mut rng = self.pools.rng.fork();
         let mut ports = core::mem::replace(&mut self.ports, crate::ports::Ports::new((1, 1)));
         let (mut chosen, mut asked) = (None, 0);
+        let share = if outside { ports.share() } else { Share::WHOLE };
         ports.choose(&mut rng, offset, |port| {
+            if !share.has(port) {
+                return false;
+            }
             let key = key(port);
             let local = key.local_endpoint();
             if asked >= PORTS_ASKED && self.flows.is_from(port) {
@@ -231,6 +245,32 @@ impl<E: Env> Tcp<E> {
         });
         self.ports = ports;
         chosen
+    }
+
+    pub(crate) fn set_share(&mut self, share: Share) {
+        self.ports.set_share(share);
+    }
+
+    #[inline]
+    pub(crate) fn reaches_out(&self) -> bool {
+        self.reaches_out
+    }
+
+    /// Whether a connection never leaves this stack: it goes over a loopback interface.
+    fn stays_inside(&self, cx: &Cx<'_>, key: &FlowKey) -> bool {
+        let hop = cx.ip.hop(key.table, &key.local, &key.remote).ok();
+        hop.and_then(|hop| cx.ip.interface(hop.iface)).is_some_and(Interface::is_loopback)
+    }
+
+    /// Whose segment it is that belongs to no connection and no listener here, when stacks with the same addresses share the ports: None when it is ours to answer.
+    /// What begins a connection is always.
+    pub(crate) fn owner_elsewhere(&self, key: &FlowKey, found: Found, seg: &Segment) -> Option<u16> {
+        let share = self.ports.share();
+        if share.has(key.local_port) || (seg.flags.syn() && !seg.flags.ack()) {
+            return None;
+        }
+        let known = self.flows.find(found.hash, |at| self.is_at(at, key)).is_some();
+        (!known && !self.listeners.has(key.table, key.local_endpoint())).then(|| share.owner(key.local_port))
     }
 
     pub(crate) fn stores(&self) -> (&E::Rx, &E::Tx) {

@@ -51,6 +51,7 @@ impl<E: Env> Stack<E> {
         if local.addr.is_v4() != remote.addr.is_v4() {
             return Err(UdpError::BadAddress);
         }
+        self.udp.reaches_out |= !self.udp.share.is_whole();
         self.udp.move_to(handle.index(), local, Some(remote))
     }
 
