@@ -206,6 +206,7 @@ impl From<AddError> for clw_status {
             AddError::NoTable => clw_status::CLW_RANGE,
             AddError::Exists => clw_status::CLW_EXISTS,
             AddError::BadAddress => clw_status::CLW_BAD_ADDRESS,
+            AddError::BadGateway => clw_status::CLW_NO_ROUTE,
             AddError::BadMtu => clw_status::CLW_BAD_MTU,
         }
     }

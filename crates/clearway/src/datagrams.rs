@@ -58,6 +58,9 @@ impl<F: FnMut(&Datagram<'_>, &mut Vec<u8>) -> bool> App<Stores> for Datagrams<F>
     type Report = Answered;
 
     fn start(&mut self, _time: Time, stack: &mut Stack<Stores>) -> Result<(), String> {
+        if self.port == 0 {
+            return Err("nobody could name port 0: say which UDP port to answer on".into());
+        }
         // The IPv6 wildcard takes IPv4 too.
         let local = Endpoint::new(Addr::ANY_V6, self.port);
         let spec = UdpSpec { table: Table(0), local, token: 0, v6_only: false };

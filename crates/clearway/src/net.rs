@@ -8,7 +8,7 @@ use clearway_dev::{FramePool, PoolBudget, PortSpec};
 use clearway_engine::{App, CoreReport, Cores, Engine, Memory, Mode, Seat, Stores, Team, cores};
 use clearway_pkt::Iface;
 use clearway_ports::{Unwrapped, Wrap};
-use clearway_proto::{Config, NextHop, Stack, Table};
+use clearway_proto::{AddError, Config, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
 use crate::error::{Error, system};
@@ -108,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// Connections that one core may have; 65,536 otherwise.
+    /// Connections that one core may have, 1 to 16,777,216; 65,536 otherwise.
     #[must_use]
     pub fn connections(mut self, connections: u32) -> Builder {
         self.connections = connections;
@@ -144,6 +144,14 @@ impl Builder {
         if specs.is_empty() {
             return Err(misuse("no port. Name one, such as tap:clearway0.".into()));
         }
+        if let Some(mtu) = self.mtu.filter(|mtu| !(576..=65_535).contains(mtu)) {
+            return Err(misuse(format!("an MTU is 576 to 65535 bytes, not {mtu}.")));
+        }
+        let limits = match &self.config {
+            Some(config) => config.limits,
+            None => config_for(self.connections, [0; 32]).limits,
+        };
+        limits.check().map_err(|why| misuse(format!("{why}.")))?;
         let address = |(after, text): &(usize, String)| match (after.checked_sub(1), text.parse()) {
             (Some(port), Ok(cidr)) => Ok((Iface(port as u16), cidr)),
             (None, _) => Err(misuse(format!("{text} has no port. Name the port first, then its addresses."))),
@@ -250,7 +258,12 @@ impl Net {
                 false => NextHop::Gateway(gateway),
             };
             let added = engine.stack().add_route(Table(0), Cidr { addr: any, prefix_len: 0 }, via);
-            added.map_err(|why| Error::Misuse(format!("{gateway} cannot be a gateway: {why:?}")))?;
+            added.map_err(|why| match why {
+                AddError::BadGateway => Error::Misuse(format!(
+                    "{gateway} cannot be a gateway: it is on no link of ours, or is ourselves. Name a router in the network of one of the addresses."
+                )),
+                why => Error::Misuse(format!("{gateway} cannot be a gateway: {why:?}")),
+            })?;
         }
         Ok(engine.run()?)
     }

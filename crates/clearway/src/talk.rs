@@ -9,6 +9,9 @@ use clearway_wire::Endpoint;
 /// Conversations at a time that [`serve`] leads at most.
 const PLACES: u32 = 65_536;
 
+/// Conversations at a time that [`connect`] leads at most.
+const MOST_PLACES: u32 = 1 << 22;
+
 /// How many conversations there were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
@@ -87,12 +90,12 @@ where
     talks(step, Source::Listen(port), None, PLACES)
 }
 
-/// An application that makes `count` connections and is finished when all of them have ended. `step` is called for a connection whenever something happens to it, the
+/// An application that makes `count` connections, up to 4,194,304 of them, and is finished when all of them have ended. `step` is called for a connection whenever something happens to it, the
 /// first time when it is there.
 pub fn connect<S, F>(remote: Endpoint, count: u32, step: F) -> Talks<Conversation<S, F>>
 where
     S: Default,
     F: FnMut(&mut S, &mut dyn Io) -> Next,
 {
-    talks(step, Source::Connect(remote, count), Some(count.into()), count.max(1))
+    talks(step, Source::Connect(remote, count), Some(count.into()), count.clamp(1, MOST_PLACES))
 }

@@ -201,6 +201,9 @@ fn sentence(what: &str, error: AddError) -> String {
         AddError::BadAddress => {
             "this is not the address of one host on that link (a network's, broadcast or multicast address). Use a host's address"
         }
+        AddError::BadGateway => {
+            "a router is another host on a link of ours. Give an address in one of the networks of -a"
+        }
         AddError::BadMtu => "IPv6 needs an MTU of at least 1280 bytes. Raise --mtu",
     };
     format!("{what}: {why}.")

@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clearway_command::{Command, NoNames, help, parse, statements, without_secrets};
 use clearway_dev::FaultSpec;
+use clearway_pkt::Iface;
+use clearway_proto::Table;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -60,6 +62,8 @@ struct State {
     packets: Packets,
     baselines: Baselines,
     placements: Placements,
+    /// The loopback of each table for what is sent to our own addresses.
+    locals: Vec<(Table, Iface)>,
     /// Scripts that run scripts.
     depth: usize,
     /// Numbers the faults of interfaces, so that each has its own.
@@ -103,6 +107,7 @@ impl Control {
             packets: Packets::default(),
             baselines: Baselines::default(),
             placements: Placements::default(),
+            locals: Vec::new(),
             depth: 0,
             fault_seed: 0,
         };
@@ -187,7 +192,7 @@ impl Control {
             Command::CreateTap(spec) => self.create_tap(state, spec),
             Command::DeleteInterface { interface } => self.delete_interface(state, interface),
             Command::SetState { interface, up } => self.set_state(interface, *up),
-            Command::SetAddress { interface, prefix, add } => self.set_address(interface, *prefix, *add),
+            Command::SetAddress { interface, prefix, add } => self.set_address(state, interface, *prefix, *add),
             Command::SetTable { interface, table } => self.set_table(state, interface, *table),
             Command::SetMtu { interface, kind, mtu } => self.set_mtu(interface, *kind, *mtu),
             Command::SetMac { interface, mac } => self.set_mac(interface, *mac),

@@ -42,6 +42,8 @@ pub enum AddError {
     Exists,
     /// The address is unspecified, multicast, a broadcast address or the subnet's own, or does not fit the interface.
     BadAddress,
+    /// The gateway is on no link of ours, or is ourselves.
+    BadGateway,
     /// The MTU is not between 576 and 65535, or an IPv6 address was given to a link with an MTU below 1280.
     BadMtu,
 }

@@ -157,8 +157,11 @@ impl Ip {
         if let Some(ours) = self.locals.find_anywhere(table, remote) {
             return match ours.kind {
                 Kind::Broadcast => self.up(Some(ours.iface), |_| Next::Known(Mac::BROADCAST)),
-                // What we send to ourselves goes over a loopback interface and never over a wire.
-                Kind::Unicast => self.up(self.loopback(table), |_| Next::Bare),
+                // What we send to ourselves goes over a loopback interface and never over a wire: over the address's own, if it is on one.
+                Kind::Unicast => {
+                    let own = self.interface(ours.iface).is_some_and(Interface::is_loopback).then_some(ours.iface);
+                    self.up(own.or_else(|| self.loopback(table)), |_| Next::Bare)
+                }
             };
         }
         if remote.is_v6() && remote.is_link_local() {
@@ -186,8 +189,14 @@ impl Ip {
     }
 
     fn loopback(&self, table: Table) -> Option<Iface> {
-        let at = self.ifaces.iter().position(|i| i.is_loopback() && i.table == table)?;
-        Some(Iface(at as u16))
+        let fits = |i: &Interface| i.is_loopback() && i.table == table;
+        let up = self.ifaces.iter().position(|i| fits(i) && i.up);
+        up.or_else(|| self.ifaces.iter().position(fits)).map(|at| Iface(at as u16))
+    }
+
+    /// Whether a route leads to `addr`.
+    pub(crate) fn is_routed(&self, table: Table, addr: &Addr) -> bool {
+        self.routed(table, addr).is_some()
     }
 
     /// Follows routes from `table` until one names an interface: that interface, and the address on its link.

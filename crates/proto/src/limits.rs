@@ -96,3 +96,75 @@ impl Default for Limits {
         }
     }
 }
+
+/// So many of a thing a table holds at most: what one is asked for beyond that is a mistake, and no machine has the memory.
+pub const MOST: u32 = 1 << 24;
+/// So many bytes wait in a queue or under reassembly at most.
+pub const MOST_BYTES: u32 = 1 << 30;
+
+/// A limit that no stack can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitError {
+    /// Its name.
+    pub name: &'static str,
+    /// What was asked for.
+    pub value: u32,
+    /// From here.
+    pub least: u32,
+    /// To here.
+    pub most: u32,
+}
+
+impl core::fmt::Display for LimitError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let LimitError { name, value, least, most } = self;
+        write!(f, "{name} may be {least} to {most}, not {value}")
+    }
+}
+
+impl core::error::Error for LimitError {}
+
+impl Limits {
+    /// Whether a stack of these limits can be made: memory for all of them is reserved when it is.
+    pub fn check(&self) -> Result<(), LimitError> {
+        let tables = [
+            ("connections", self.connections, 1),
+            ("half_open", self.half_open, 0),
+            ("time_wait", self.time_wait, 0),
+            ("listeners", self.listeners, 0),
+            ("binds", self.binds, 0),
+            ("reassembly_maps", self.reassembly_maps, 0),
+            ("sack_maps", self.sack_maps, 0),
+            ("udp_sockets", self.udp_sockets, 0),
+            ("memberships", self.memberships, 0),
+            ("routes", self.routes, 0),
+            ("neighbours", self.neighbours, 0),
+            ("path_mtus", self.path_mtus, 0),
+        ];
+        let bytes = [("udp_queue_bytes", self.udp_queue_bytes, 0), ("fragment_bytes", self.fragment_bytes, 0)];
+        let all =
+            tables.into_iter().map(|limit| (limit, MOST)).chain(bytes.into_iter().map(|limit| (limit, MOST_BYTES)));
+        for ((name, value, least), most) in all {
+            if !(least..=most).contains(&value) {
+                return Err(LimitError { name, value, least, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_beyond_what_any_machine_has_are_refused_by_name() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        let limits = Limits { connections: 4_000_000_000, ..Limits::default() };
+        let why = limits.check().unwrap_err();
+        assert_eq!((why.name, why.value, why.most), ("connections", 4_000_000_000, MOST));
+        assert!(Limits { connections: 0, ..Limits::default() }.check().is_err());
+        assert!(Limits { udp_queue_bytes: u32::MAX, ..Limits::default() }.check().is_err());
+        assert_eq!(Limits { connections: 10_100_000, ..Limits::default() }.check(), Ok(()));
+    }
+}

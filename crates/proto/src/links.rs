@@ -188,6 +188,11 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
+    /// The link-local address that an Ethernet interface has by itself (RFC 4291 2.1); None on other links.
+    pub fn own_link_local(&self, iface: Iface) -> Option<Addr> {
+        self.ip.interface(iface).filter(|i| i.is_ethernet()).map(|i| link_local(i.mac))
+    }
+
     /// RFC 4291 2.8: who has an IPv6 address is in its solicited-node group.
     fn join_by_address(&mut self, iface: Iface, addr: &Addr, joins: bool) {
         if addr.is_v6() && self.ip.interface(iface).is_some_and(Interface::is_ethernet) {
@@ -210,7 +215,7 @@ impl<E: Env> Stack<E> {
         true
     }
 
-    /// Adds a route.
+    /// Adds a route. A gateway has to be a host that a route leads to already, or one on the link that is named with it.
     pub fn add_route(&mut self, table: Table, dst: Cidr, via: NextHop) -> Result<(), AddError> {
         match via {
             NextHop::Interface(iface) | NextHop::GatewayOn { iface, .. } if self.ip.interface(iface).is_none() => {
@@ -221,6 +226,11 @@ impl<E: Env> Stack<E> {
                 let nobody = addr.is_unspecified() || addr.is_multicast() || addr.is_limited_broadcast();
                 if nobody || addr.is_v4() != dst.addr.is_v4() {
                     return Err(AddError::BadAddress);
+                }
+                // What nothing leads to, or leads back to us, is no router.
+                let leads = matches!(via, NextHop::GatewayOn { .. }) || self.ip.is_routed(table, &addr);
+                if !leads || self.ip.is_ours(table, &addr) {
+                    return Err(AddError::BadGateway);
                 }
             }
             _ => {}

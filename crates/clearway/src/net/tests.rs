@@ -16,6 +16,13 @@ fn what_cannot_be_opened_is_told_in_a_sentence() {
     assert!(sentence(Net::builder().address("10.0.0.1/24").port("loop")).contains("Name the port first"));
     assert!(sentence(Net::builder().port("loop").address("10.0.0.1")).contains("10.0.0.1"));
     assert!(sentence(Net::builder().port("loop").gateway("nobody")).contains("nobody is no address"));
+    let numbers = sentence(Net::builder().port("loop").connections(4_000_000_000));
+    assert!(numbers.contains("connections may be 1 to 16777216, not 4000000000"), "{numbers}");
+    assert!(sentence(Net::builder().port("loop").connections(0)).contains("not 0"));
+    assert!(sentence(Net::builder().port("loop").mtu(4_000_000_000)).contains("576 to 65535"));
+    let mut config = Config::new([7; 32]);
+    config.limits.udp_sockets = u32::MAX;
+    assert!(sentence(Net::builder().port("loop").config(config)).contains("udp_sockets"));
     let mut net = Net::builder().port("loop").address("10.0.0.0/24").open().unwrap();
     let why = net.run(serve(7, |_: &mut (), _| Next::Close)).map(|_| ()).unwrap_err().to_string();
     assert!(why.contains("10.0.0.0/24 cannot be an address"), "{why}");
@@ -70,4 +77,28 @@ fn a_service_of_ones_own_runs_on_a_net() {
     let server = clearway_http::Server::new(clearway_http::Config::default()).unwrap();
     let report = net.run(Talks::new(server, Source::Listen(80), 16)).unwrap();
     assert_eq!(report.app.accepted, 0);
+}
+
+#[test]
+fn what_leads_nowhere_is_told_when_the_run_begins() {
+    let fails = |builder: Builder, port| {
+        let mut net = builder.port("loop").address("10.0.0.1/24").open().unwrap();
+        net.run(serve(port, |_: &mut (), _| Next::Close)).map(|_| ()).unwrap_err().to_string()
+    };
+    for gateway in ["10.9.9.9", "10.0.0.1", "2001:db8::1"] {
+        let why = fails(Net::builder().gateway(gateway), 7);
+        assert!(why.contains(gateway) && why.contains("on no link of ours"), "{why}");
+    }
+    assert!(fails(Net::builder(), 0).contains("nobody could name port 0"));
+    let mut net = Net::builder().port("loop").address("10.0.0.1/24").open().unwrap();
+    let why = net.run(crate::answer_datagrams(0, |_, _| false)).map(|_| ()).unwrap_err().to_string();
+    assert!(why.contains("nobody could name port 0"), "{why}");
+    let mut net = Net::builder().port("loop").address("10.0.0.1/24").open().unwrap();
+    let remote = Endpoint::new(Addr::v4([10, 0, 0, 1]), 0);
+    let why = net.run(connect(remote, 1, |_: &mut (), _| Next::Wait)).map(|_| ()).unwrap_err().to_string();
+    assert!(why.contains("cannot connect to 10.0.0.1:0"), "{why}");
+    let mut net = Net::builder().port("loop").address("10.0.0.1/24").connections(8).open().unwrap();
+    let remote = Endpoint::new(Addr::v4([10, 0, 0, 1]), 9);
+    let many = net.run(connect(remote, 4_000_000_000, |_: &mut (), _| Next::Wait)).map(|_| ());
+    assert!(many.unwrap_err().to_string().contains("cannot connect to"));
 }

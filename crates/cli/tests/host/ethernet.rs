@@ -14,9 +14,14 @@ const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
 
 /// The kernel in a namespace of its own, and a host with a TAP device there.
 fn wire() -> (Netns, Host) {
+    wire_with(&[])
+}
+
+fn wire_with(options: &[&str]) -> (Netns, Host) {
     let netns = Netns::new("cwwire");
-    let host = Host::inside(
+    let host = Host::inside_with(
         &netns,
+        options,
         &[
             "create tap id 0 host-if-name cw0",
             "set interface state tap0 up",
@@ -96,6 +101,54 @@ fn an_iperf3_client_of_ours_reaches_the_kernel() {
     }
     host.await_empty();
     host.stop();
+}
+
+#[test]
+fn taking_all_addresses_away_leaves_a_device_its_own_link_local_one() {
+    if !root() {
+        return;
+    }
+    let (_netns, host) = wire();
+    let link_local = |host: &Host| host.ctl("show interface address").contains("fe80::");
+    assert!(link_local(&host));
+    host.ctl("set interface ip address del tap0 all");
+    let left = host.ctl("show interface address");
+    assert!(link_local(&host) && !left.contains("10.98.0.2") && !left.contains("fd98::2"), "{left}");
+    // A router that nothing leads to, and ourselves.
+    host.ctl("set interface ip address tap0 10.98.0.2/24");
+    for router in ["192.0.2.1", "10.98.0.2"] {
+        let words = ["ip", "route", "add", "0.0.0.0/0", "via", router];
+        let refused = host.try_ctl(&words);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned() + &String::from_utf8_lossy(&refused.stdout);
+        assert!(!refused.status.success() && said.contains("on no link of ours"), "{said}");
+    }
+    host.ctl("ip route add 0.0.0.0/0 via 10.98.0.1");
+    host.stop();
+}
+
+#[test]
+fn programs_reach_the_hosts_own_addresses_on_a_device() {
+    if !root() {
+        return;
+    }
+    for options in [&[][..], &["--cores", "0,1"]] {
+        let (_netns, host) = wire_with(options);
+        for address in OURS {
+            for protocol in [&[][..], &["-P", "4"], &["-u", "-b", "20M"]] {
+                let mut server = host.spawn(WIRE, "iperf3", &["-s", "-1", "--forceflush"]);
+                server.await_text("Server listening");
+                let args = [&["-c", address, "-t", "1", "-J"], protocol].concat();
+                let report = report(&host.run(WIRE, "iperf3", &args));
+                assert!(
+                    report["end"]["sum"]["bytes"].as_u64().or(report["end"]["sum_received"]["bytes"].as_u64())
+                        > Some(100_000)
+                );
+                server.succeed();
+            }
+        }
+        host.await_empty();
+        host.stop();
+    }
 }
 
 #[test]

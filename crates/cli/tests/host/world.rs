@@ -77,10 +77,16 @@ pub(crate) fn folder() -> PathBuf {
 impl Host {
     /// A host whose devices are in a network namespace, with these commands to begin with.
     pub(crate) fn inside(netns: &Netns, commands: &[&str]) -> Host {
+        Host::inside_with(netns, &[], commands)
+    }
+
+    /// The same with options of `clearway up`.
+    pub(crate) fn inside_with(netns: &Netns, options: &[&str], commands: &[&str]) -> Host {
         let folder = folder();
         let script = folder.join("script");
         fs::write(&script, commands.join("\n")).unwrap();
-        let command = netns.command(env!("CARGO_BIN_EXE_clearway"), &["up", "--script", script.to_str().unwrap()]);
+        let args = [&["up", "--script", script.to_str().unwrap()], options].concat();
+        let command = netns.command(env!("CARGO_BIN_EXE_clearway"), &args);
         let child = start_as(command, &folder);
         let host = Host { folder, child };
         host.await_ready();

@@ -23,7 +23,7 @@ pub(super) const FORMS: &[Form] = &[
     form("set interface ip address INTERFACE PREFIX",
         "Give an interface an address.", add_address),
     form("set interface ip address (del|delete) INTERFACE (PREFIX|all)",
-        "Take an address of an interface away, or all.", del_address),
+        "Take an address of an interface away, or all that it was given: its own link-local address stays.", del_address),
     form("set interface (ip|ip6) table INTERFACE TABLE",
         "Put an interface into a routing table. Connections that use its addresses are reset.", set_table),
     form("set interface mtu [(packet|ip4|ip6|mpls)] MTU INTERFACE",

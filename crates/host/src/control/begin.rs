@@ -43,7 +43,7 @@ impl Control {
             self.set_table(state, name, port.table)?;
         }
         for address in &port.addresses {
-            self.set_address(name, Some(*address), true)?;
+            self.set_address(state, name, Some(*address), true)?;
         }
         self.set_state(name, true)?;
         for gateway in &port.gateways {

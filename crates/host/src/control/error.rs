@@ -152,6 +152,9 @@ fn sentence(why: AddError) -> &'static str {
         AddError::BadAddress => {
             "this is not the address of one host on that link (a network's, broadcast or multicast address), or does not fit the interface"
         }
+        AddError::BadGateway => {
+            "the router is on no link of ours, or is ourselves. Name a host in one of our networks, or the interface behind it"
+        }
         AddError::BadMtu => "an MTU is 576 to 65535 bytes, and at least 1280 where there are IPv6 addresses",
     }
 }

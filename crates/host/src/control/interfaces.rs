@@ -5,7 +5,7 @@ use clearway_dev::{FaultSpec, FramePool};
 use clearway_engine::PortOptions;
 use clearway_pkt::Iface;
 use clearway_ports::Port;
-use clearway_proto::{AddError, ConnSummary};
+use clearway_proto::{AddError, ConnSummary, Link, Table};
 use clearway_wire::{Cidr, Mac};
 use serde_json::json;
 
@@ -15,6 +15,9 @@ use crate::worker::Worker;
 
 /// The MTU of a loopback interface that says none: the longest IP packet.
 const LOOPBACK_MTU: u32 = 65_535;
+
+/// How the loopbacks for our own addresses are called where their packets are seen.
+pub(super) const LOCAL: &str = "local";
 
 /// Turns that workers make between the last packet over an interface and its end.
 const TURNS: u32 = 3;
@@ -113,6 +116,47 @@ impl Control {
         Ok(Output::new(format!("{name}\n"), json!({ "interface": name })))
     }
 
+    /// What is sent to an address of ours never leaves the stack: every table with an interface that leads outside has a loopback of its own for that, which nobody
+    /// sees or sets.
+    fn ensure_local(&self, state: &mut State, iface: Iface) -> Result<(), CommandError> {
+        let info = self.house.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
+        let Some(info) = info.filter(|info| info.link != Link::Loopback) else { return Ok(()) };
+        if state.locals.iter().any(|(table, _)| *table == info.table) {
+            return Ok(());
+        }
+        let (mut added, table) = (Vec::new(), info.table);
+        for worker in 0..self.house.workers() {
+            let add = move |worker: &mut Worker| -> Result<Iface, CommandError> {
+                let port = Port::loopback(worker.pool(), LOOPBACK_MTU as usize);
+                let options = PortOptions { name: LOCAL.into(), mtu: Some(LOOPBACK_MTU), table };
+                Ok(worker.engine().add_port(port, options)?)
+            };
+            match self.house.ask(worker, add).map_err(CommandError::from).and_then(|done| done) {
+                Ok(iface) => added.push((worker, iface)),
+                Err(error) => {
+                    self.take_ports(&added);
+                    return Err(error);
+                }
+            }
+        }
+        let Some(&(_, local)) = added.first() else { return Err(crate::Gone.into()) };
+        if added.iter().any(|(_, other)| *other != local) {
+            self.take_ports(&added);
+            let why = "would have another number on each worker. Start the host anew".into();
+            return Err(CommandError::Interface { name: LOCAL.into(), why });
+        }
+        state.locals.push((table, local));
+        self.watch(state)
+    }
+
+    /// A table is gone, and with it its loopback for our own addresses.
+    pub(super) fn forget_local(&self, state: &mut State, table: Table) -> Result<(), CommandError> {
+        let Some(at) = state.locals.iter().position(|(of, _)| *of == table) else { return Ok(()) };
+        let (_, iface) = state.locals.remove(at);
+        self.house.ask_all(move |worker| drop(worker.engine().remove_port(iface)))?;
+        self.watch(state)
+    }
+
     fn take_ports(&self, added: &[(usize, Iface)]) {
         for &(worker, iface) in added {
             let _ = self.house.ask(worker, move |worker| drop(worker.engine().remove_port(iface)));
@@ -144,10 +188,19 @@ impl Control {
         Ok(Output::done())
     }
 
-    pub(super) fn set_address(&self, name: &str, prefix: Option<Cidr>, add: bool) -> Result<Output, CommandError> {
+    pub(super) fn set_address(
+        &self,
+        state: &mut State,
+        name: &str,
+        prefix: Option<Cidr>,
+        add: bool,
+    ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
         match (prefix, add) {
-            (Some(prefix), true) => self.add_address(name, iface, prefix)?,
+            (Some(prefix), true) => {
+                self.add_address(name, iface, prefix)?;
+                self.ensure_local(state, iface)?;
+            }
             (None, true) => return Err(CommandError::Missing("address".into())),
             (prefix, false) => {
                 let gone = self.house.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
@@ -171,7 +224,7 @@ impl Control {
         self.all_or_none(format!("{prefix} on {name}"), done, undo)
     }
 
-    pub(super) fn set_table(&self, state: &State, name: &str, number: u32) -> Result<Output, CommandError> {
+    pub(super) fn set_table(&self, state: &mut State, name: &str, number: u32) -> Result<Output, CommandError> {
         let (iface, table) = (self.iface(name)?, state.tables.find(number)?);
         let before =
             self.house.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table))?;
@@ -183,6 +236,7 @@ impl Control {
             let _ = before.map(|before| worker.stack().set_interface_table(iface, before));
         };
         self.all_or_none(format!("{name} into table {number}"), done, undo)?;
+        self.ensure_local(state, iface)?;
         self.changed();
         Ok(Output::done())
     }
@@ -281,7 +335,9 @@ impl Control {
 
 fn remove_addresses(worker: &mut Worker, iface: Iface, prefix: Option<Cidr>) -> bool {
     let stack = worker.stack();
-    let matching = |cidr: Cidr| prefix.is_none_or(|prefix| prefix == cidr);
+    // All are those that somebody gave: the link-local address is the interface's own, and IPv6 needs it (RFC 4291 2.1).
+    let own = stack.own_link_local(iface);
+    let matching = |cidr: Cidr| prefix.map_or(Some(cidr.addr) != own, |prefix| prefix == cidr);
     let addresses: Vec<_> =
         stack.addresses().filter(|a| a.iface == iface && matching(a.cidr)).map(|a| a.cidr.addr).collect();
     // Every one of them is removed, also when an earlier one was.

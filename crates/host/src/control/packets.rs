@@ -12,14 +12,18 @@ use crate::capture::rule_of;
 impl Control {
     pub(super) fn pcap_trace(&self, state: &mut State, wanted: &PcapTrace) -> Result<Output, CommandError> {
         let iface = wanted.interface.as_deref().map(|name| self.iface(name)).transpose()?;
-        let output = state.packets.begin(wanted, iface, self.names())?;
+        let names = self.names(state);
+        let output = state.packets.begin(wanted, iface, names)?;
         self.watch(state)?;
         Ok(output)
     }
 
     /// Every interface by its number and its name.
-    fn names(&self) -> Vec<(Iface, String)> {
-        super::locked(&self.house.interfaces()).iter().map(|entry| (entry.iface, entry.name.clone())).collect()
+    fn names(&self, state: &State) -> Vec<(Iface, String)> {
+        let interfaces = self.house.interfaces();
+        let interfaces = super::locked(&interfaces);
+        let named = interfaces.iter().map(|entry| (entry.iface, entry.name.clone()));
+        named.chain(state.locals.iter().map(|(_, iface)| (*iface, super::interfaces::LOCAL.to_owned()))).collect()
     }
 
     pub(super) fn pcap_off(&self, state: &mut State) -> Result<Output, CommandError> {
@@ -45,7 +49,8 @@ impl Control {
     /// Gives every worker what it needs to look at its packets, or takes it away. To be called after anything of that has changed, and
     /// after interfaces have.
     pub(super) fn watch(&self, state: &mut State) -> Result<(), CommandError> {
-        state.packets.interfaces_changed(&self.names());
+        let names = self.names(state);
+        state.packets.interfaces_changed(&names);
         let infos = self.house.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
         let places = infos.iter().map(|info| usize::from(info.iface.0) + 1).max().unwrap_or(0);
         let mut links = vec![Link::Raw; places];

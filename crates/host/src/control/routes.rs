@@ -17,20 +17,22 @@ impl Control {
             return Err(CommandError::TableInUse(number, user));
         }
         state.tables.remove(number);
+        self.forget_local(state, table)?;
         Ok(Output::done())
     }
 
     /// Who keeps a table from being taken away.
     fn user_of(&self, table: Table) -> Result<Option<String>, CommandError> {
-        let (iface, route) = self.house.ask(0, move |worker| {
+        let (ifaces, route) = self.house.ask(0, move |worker| {
             let stack = worker.stack();
-            let iface = stack.interfaces().find(|i| i.table == table).map(|i| i.iface);
+            let ifaces: Vec<_> = stack.interfaces().filter(|i| i.table == table).map(|i| i.iface).collect();
             let leads = |via: NextHop| via == NextHop::Lookup(table);
             let route = stack.routes().find(|r| r.table == table || leads(r.via)).map(|r| r.dst);
-            (iface, route)
+            (ifaces, route)
         })?;
         let interfaces = self.house.interfaces();
-        let interface = iface.and_then(|iface| super::locked(&interfaces).by_iface(iface).map(|e| e.name.clone()));
+        let name = |iface| super::locked(&interfaces).by_iface(iface).map(|e| e.name.clone());
+        let interface = ifaces.into_iter().find_map(name);
         let namespaces = self.house.namespaces();
         let namespace = super::locked(&namespaces).iter().find(|n| n.spec.table == table).map(|n| n.spec.id.clone());
         Ok(interface
