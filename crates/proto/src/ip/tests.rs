@@ -72,7 +72,10 @@ fn a_route_may_point_into_another_table_and_loops_end() {
     s.add_route(Table(1), cidr("10.9.0.0/16"), NextHop::Lookup(Table(2))).unwrap();
     s.add_route(Table(1), cidr("10.8.0.0/16"), NextHop::Lookup(Table(3))).unwrap();
     s.add_route(Table(3), cidr("10.8.0.0/16"), NextHop::Lookup(Table(1))).unwrap();
-    s.add_route(Table(1), cidr("10.7.0.0/16"), NextHop::Gateway(addr("10.7.0.1"))).unwrap();
+    let itself = s.add_route(Table(1), cidr("10.7.0.0/16"), NextHop::Gateway(addr("10.7.0.1")));
+    assert_eq!(itself, Err(AddError::BadGateway), "nothing leads to it yet");
+    let ourselves = s.add_route(Table(1), cidr("10.4.0.0/16"), NextHop::Gateway(addr("10.0.0.1")));
+    assert_eq!(ourselves, Err(AddError::BadGateway));
     s.add_route(Table(1), cidr("10.6.0.0/16"), NextHop::Blackhole).unwrap();
     s.add_route(Table(1), cidr("10.5.0.0/16"), NextHop::Gateway(addr("10.9.0.9"))).unwrap();
     assert_eq!(hop(&net, 1, "10.0.0.1", "10.9.0.5"), Ok((1, Next::Bare)));

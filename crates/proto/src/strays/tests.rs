@@ -55,6 +55,7 @@ fn the_answer_to_what_one_stack_began_is_kept_for_it_by_the_other() {
         both[mine].ingest(&frame);
         assert!(both[mine].stack.next_stray().is_none());
         assert_eq!(both[mine].stack.state(conn), State::Established);
+        both[mine].emit();
     }
 }
 
