@@ -67,6 +67,11 @@ impl Look<'_> {
         self.view.tables.number(table)
     }
 
+    /// Whether people know an interface: the loopbacks for our own addresses have no name.
+    fn is_named(&self, iface: clearway_pkt::Iface) -> bool {
+        crate::control::locked(&self.house.interfaces()).by_iface(iface).is_some()
+    }
+
     /// The name of an interface.
     fn name(&self, iface: clearway_pkt::Iface) -> String {
         let interfaces = self.house.interfaces();

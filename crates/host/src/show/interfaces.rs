@@ -196,7 +196,7 @@ impl Look<'_> {
         let mut json = Vec::new();
         for (worker, (default, rows)) in workers.iter().enumerate() {
             text.push_str(&format!("Worker {worker}:\n"));
-            for row in rows.iter().filter(|row| !row.is_absent) {
+            for row in rows.iter().filter(|row| !row.is_absent && self.is_named(row.iface)) {
                 let queue = self.view.placements.queue(row.iface, worker);
                 let (name, mode) = (self.name(row.iface), mode_name(row.mode.unwrap_or(*default)));
                 text.push_str(&format!("  {name} queue {queue} ({mode})\n"));

@@ -17,8 +17,11 @@ impl Look<'_> {
         let mut json = Vec::new();
         for (number, table) in self.view.tables.iter() {
             let count = routes.iter().filter(|of| **of == table).count();
-            let names: Vec<String> =
-                interfaces.iter().filter(|i| i.table == table).map(|i| self.name(i.iface)).collect();
+            let names: Vec<String> = interfaces
+                .iter()
+                .filter(|i| i.table == table && self.is_named(i.iface))
+                .map(|i| self.name(i.iface))
+                .collect();
             grid.row([number.to_string(), count.to_string(), names.join(" ")]);
             json.push(json!({ "table": number, "routes": count, "interfaces": names }));
         }
