@@ -19,7 +19,7 @@ fn wire() -> (Netns, Host) {
 
 fn wire_with(options: &[&str]) -> (Netns, Host) {
     let netns = Netns::new("cwwire");
-    let host = Host::inside_with(
+    let host = Host::inside(
         &netns,
         options,
         &[

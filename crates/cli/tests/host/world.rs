@@ -75,13 +75,8 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 impl Host {
-    /// A host whose devices are in a network namespace, with these commands to begin with.
-    pub(crate) fn inside(netns: &Netns, commands: &[&str]) -> Host {
-        Host::inside_with(netns, &[], commands)
-    }
-
-    /// The same with options of `clearway up`.
-    pub(crate) fn inside_with(netns: &Netns, options: &[&str], commands: &[&str]) -> Host {
+    /// A host whose devices are in a network namespace, with these options of `clearway up` and these commands to begin with.
+    pub(crate) fn inside(netns: &Netns, options: &[&str], commands: &[&str]) -> Host {
         let folder = folder();
         let script = folder.join("script");
         fs::write(&script, commands.join("\n")).unwrap();
