@@ -15,7 +15,7 @@ use clearway_engine::{Cores, Memory};
 use clearway_wire::Addr;
 
 use crate::error::WrongUse;
-use crate::net::{Address, NetArgs};
+use crate::net::{Address, Crowding, NetArgs};
 
 /// Measure requests and answers, over our stack or over the kernel's
 ///
@@ -126,6 +126,7 @@ impl Common {
             spin: self.spin,
             poll: self.poll,
             force: self.force,
+            when_full: Crowding::default(),
         }
     }
 

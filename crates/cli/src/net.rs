@@ -10,7 +10,7 @@ use clearway_dev::{FaultSpec, FramePool, PoolBudget, PortSpec};
 use clearway_engine::{Clock, Cores, Memory, Mode, Stores, cores};
 use clearway_pkt::Iface;
 use clearway_ports::{CaptureTo, PortError, Unwrapped, Wrap};
-use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table};
+use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table, WhenFull};
 use clearway_wire::{Addr, Cidr};
 
 use crate::error::WrongUse;
@@ -58,9 +58,35 @@ pub(crate) struct NetArgs {
     #[arg(long)]
     pub(crate) poll: bool,
 
+    /// When every place for connections is taken: make-room (the idlest of the busiest source is reset), reset (the new one is), drop (its SYN is, and it tries again)
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    pub(crate) when_full: Crowding,
+
     /// Take an interface also when it carries the default route of this machine or the login that started this
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// What becomes of a connection for which there is no place.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Crowding {
+    /// The idlest connection of the busiest source makes room.
+    #[default]
+    MakeRoom,
+    /// It is reset.
+    Reset,
+    /// Its SYN is dropped.
+    Drop,
+}
+
+impl From<Crowding> for WhenFull {
+    fn from(what: Crowding) -> WhenFull {
+        match what {
+            Crowding::MakeRoom => WhenFull::MakeRoom,
+            Crowding::Reset => WhenFull::Reset,
+            Crowding::Drop => WhenFull::Drop,
+        }
+    }
 }
 
 /// An address on a port.
@@ -150,6 +176,7 @@ impl NetArgs {
     ) -> anyhow::Result<(Stack<Stores>, FramePool)> {
         let mut config = Config::new(secret()?);
         settings(&mut config);
+        config.tcp.when_full = self.when_full.into();
         let pool = FramePool::new(PoolBudget::default());
         let (rx, tx) = memory.stores(&pool);
         Ok((Stack::new(config, rx, tx), pool))

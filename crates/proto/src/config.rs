@@ -55,6 +55,21 @@ pub struct TcpConfig {
     pub max_receive_window: u32,
     /// Bytes that one connection may send before the next one's turn comes.
     pub quantum: u32,
+    /// What becomes of a stranger's connection when every place for connections is taken.
+    pub when_full: WhenFull,
+}
+
+/// What becomes of a stranger's connection when every place for connections is taken and none is without owner. None waits in silence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WhenFull {
+    /// A connection of the source that has most of them makes room: the one that has been idle longest, a second at least, as far as a random sample shows. It is
+    /// reset. When there is none, the new one is reset.
+    #[default]
+    MakeRoom,
+    /// The SYN is answered with a reset.
+    Reset,
+    /// The SYN is dropped and counted; its sender tries again, and then gives up.
+    Drop,
 }
 
 /// Options of one connection.
@@ -143,6 +158,7 @@ impl Default for TcpConfig {
             ephemeral_ports: (32_768, 60_999),
             max_receive_window: 4 * 1024 * 1024,
             quantum: 256 * 1024,
+            when_full: WhenFull::MakeRoom,
         }
     }
 }

@@ -361,6 +361,8 @@ pub struct TcpCounters {
     pub orphans_evicted: u64,
     /// Connections that were reset because they held memory while it was short and moved too little.
     pub shortage_resets: u64,
+    /// Idle connections that were reset to make room for new ones.
+    pub idle_evicted: u64,
     /// TIME-WAIT records that ended early to make room.
     pub time_wait_evicted: u64,
     /// TIME-WAIT records that a new SYN took over (RFC 6191).

@@ -17,7 +17,8 @@ pub enum Failure {
     KeepaliveTimedOut,
     /// The network said that the peer cannot be reached, and it did not answer either (RFC 5461).
     Unreachable(Unreachable),
-    /// Memory is short, and this connection held more than its minimum and moved too little (RFC 9293 3.8.6.1 leaves that to who has the resources).
+    /// Others needed the room: memory is short, and this connection held more than its minimum and moved too little (RFC 9293 3.8.6.1 leaves that to who has the
+    /// resources), or the table is full and this connection was idle.
     NoMemory,
     /// The stack found its own state of this connection to be impossible, and gave it up rather than go on with it.
     Broken,
@@ -173,7 +174,9 @@ impl fmt::Display for Failure {
             Failure::UserTimeout => f.write_str("data stayed unacknowledged for longer than the user timeout"),
             Failure::KeepaliveTimedOut => f.write_str("keepalive probes stayed without an answer"),
             Failure::Unreachable(why) => fmt::Display::fmt(why, f),
-            Failure::NoMemory => f.write_str("memory is short, and too little was taken of what this connection held"),
+            Failure::NoMemory => {
+                f.write_str("others needed the room: this connection was idle, or held memory and moved too little")
+            }
             Failure::Broken => f.write_str("given up because its state was impossible; this is a bug of the stack"),
         }
     }

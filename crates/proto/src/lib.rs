@@ -50,7 +50,7 @@ mod ways;
 mod testing;
 
 pub use bind::{BindSpec, Sharing};
-pub use config::{Config, Congestion, ConnOptions, Keepalive, TcpConfig};
+pub use config::{Config, Congestion, ConnOptions, Keepalive, TcpConfig, WhenFull};
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
 pub use event::{ConnEvents, Event, UdpEvents};

@@ -10,6 +10,7 @@ mod cc;
 mod conn;
 mod cookie;
 mod far;
+mod full;
 mod half;
 mod info;
 mod isn;
@@ -75,8 +76,11 @@ use wait::Wait;
 /// Timers that one call of expire looks at, at most, so that many due at once do not hold up the packets of the turn.
 const TIMERS_PER_TURN: u64 = 4096;
 
-/// Connections that find their interface full in one emit before it gives up until the next one.
+/// Connections that use up their quantum, or find their interface full, in one emit before it gives up until the next one.
 const BLOCKED_PER_TURN: u32 = 16;
+
+/// Connections that one emit serves at most: what has arrived meanwhile waits for it to end.
+const SERVED_PER_TURN: u32 = 2_048;
 
 /// What TCP needs of the rest of the stack while it takes a segment or a timer.
 pub(crate) struct Cx<'a> {
@@ -629,7 +633,7 @@ impl<E: Env> Tcp<E> {
     fn emit_ready<S: Sink, const FAR: bool>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
         let mut blocked = 0;
         // Those that come back during this call wait for the next one.
-        let mut turns = self.ready.len();
+        let mut turns = self.ready.len().min(SERVED_PER_TURN);
         while turns > 0 {
             turns -= 1;
             if FAR {
@@ -682,7 +686,7 @@ impl<E: Env> Tcp<E> {
             c.marks.set(Marks::EMIT);
         }
         self.settle_here(now, config, counters, index);
-        *blocked += u32::from(turn == output::Turn::Full);
+        *blocked += u32::from(turn != output::Turn::Done);
     }
 
     /// The next event: listeners first, because those who wait there have no owner yet.

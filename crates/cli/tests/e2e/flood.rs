@@ -21,11 +21,11 @@ fn chosen(name: &str, usual: u32) -> u32 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-fn ones_sum(bytes: &[u8]) -> u32 {
+pub(crate) fn ones_sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
 }
 
-fn checksum(sum: u32) -> [u8; 2] {
+pub(crate) fn checksum(sum: u32) -> [u8; 2] {
     let folded = (sum & 0xffff) + (sum >> 16);
     (!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes()
 }

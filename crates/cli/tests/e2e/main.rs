@@ -10,4 +10,5 @@ mod http;
 mod load;
 #[path = "../common/netns.rs"]
 mod netns;
+mod stuck;
 mod world;

@@ -2,6 +2,7 @@ use clearway_dev::{PairConfig, PairEnd, PoolBudget, pair};
 use clearway_pkt::{Iface, TxMeta};
 use clearway_proto::Config;
 use clearway_proto::store::{ChainRx, RingTx};
+use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::{Addr, Endpoint, EtherType, Flags, Mac, Proto, Segment, eth, ipv4, tcp};
 
 use super::*;
@@ -123,6 +124,69 @@ fn two_engines_echo_over_a_cable_in_both_families() {
         assert_eq!(client.app.service().report, Seen { came: 300_000, ended: Some(None) });
         assert_eq!(server.app.service().report.came, 300_000);
     }
+}
+
+#[test]
+fn a_flood_on_one_port_leaves_the_others_their_burst_in_every_turn() {
+    let pool = FramePool::new(PoolBudget::of_bytes(16 << 20));
+    let (flooded, mut flood) = pair(PairConfig::default(), &pool);
+    let (quiet, mut honest) = pair(PairConfig::default(), &pool);
+    let mac = quiet.mac().unwrap();
+    let mut server = host(flooded, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    server.add_port(quiet, PortOptions { name: "quiet".into(), ..PortOptions::default() }).unwrap();
+    server.stack().add_address(Instant::ZERO, Iface(1), "10.1.0.1/24".parse().unwrap()).unwrap();
+    start(&mut server);
+    server.turn(at(1)).unwrap();
+    let (us, peer) = (Addr::v4([10, 1, 0, 1]), Addr::v4([10, 1, 0, 2]));
+    server.stack().add_static_neighbour(Instant::ZERO, Iface(1), peer, Mac([2, 0, 0, 0, 0, 9])).unwrap();
+    let mut back = Burst::new();
+    honest.rx(&mut back).unwrap();
+    back.clear();
+    for ms in 2..200 {
+        // As much as the cable holds.
+        while push(&mut flood, &[0x5a; 60]) {}
+        for _ in 0..10 {
+            assert!(push(&mut honest, &echo_request(mac, peer, us)), "turn {ms}");
+        }
+        let before = server.port(Iface(0)).unwrap().counters().rx_packets;
+        server.turn(at(ms)).unwrap();
+        let taken = server.port(Iface(0)).unwrap().counters().rx_packets - before;
+        assert_eq!(taken, clearway_pkt::BURST as u64, "the flood has one burst in a turn");
+        honest.rx(&mut back).unwrap();
+        assert_eq!(back.len(), 10, "and the others are answered in the turn that they come in");
+        back.clear();
+    }
+}
+
+/// Sends a frame; false when the cable is full.
+fn push(end: &mut PairEnd, frame: &[u8]) -> bool {
+    let Some(room) = end.reserve(frame.len()) else { return false };
+    room[..frame.len()].copy_from_slice(frame);
+    end.commit(frame.len(), TxMeta::default());
+    true
+}
+
+/// A ping in an Ethernet frame.
+fn echo_request(to: Mac, src: Addr, dst: Addr) -> Vec<u8> {
+    let mut icmp = vec![0; 12];
+    icmpv4::emit(&Icmpv4::EchoRequest { id: 1, seq: 2, data: b"ping" }, &mut icmp);
+    let header = ipv4::Header {
+        src,
+        dst,
+        proto: Proto::ICMP,
+        tos: 0,
+        ttl: 64,
+        id: 1,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        payload_len: icmp.len() as u16,
+    };
+    let mut frame = vec![0; 34];
+    eth::emit(to, Mac([2, 0, 0, 0, 0, 9]), EtherType::IPV4, &mut frame);
+    ipv4::emit(&header, &mut frame[14..]);
+    frame.extend(icmp);
+    frame
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl<E: Env> Tcp<E> {
         if listener.queue.len() >= listener.backlog {
             return Err(Drop::TcpAcceptQueueFull);
         }
+        self.refuse_syn(cx, key, seg)?;
         let full = listener.half >= listener.backlog || self.half.is_full() || self.flows.is_full();
         if full && !cx.config.tcp.syn_cookies {
             return Err(Drop::TcpBacklogFull);
@@ -226,7 +227,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// A stranger's handshake is complete: makes the open connection, in ESTABLISHED, and queues it for accept. Its first segment, `seg`,
-    /// is still to be delivered. When there is no room nothing changes: the peer's next segment tries again.
+    /// is still to be delivered. When there is no room the stranger is told by a reset.
     pub(super) fn make_open(
         &mut self,
         now: Instant,
@@ -246,7 +247,7 @@ impl<E: Env> Tcp<E> {
         }
         let (token, conn_options) = (listener.token, listener.options);
         if !self.room_for_one(cx) || (seeds.half.is_none() && self.flows.is_full()) {
-            return Err(Drop::TcpConnectionsFull);
+            return Err(self.refuse_open(now, cx, seeds, seg));
         }
         let index = self
             .add_conn(now, cx, seeds.key, token, conn_options, seeds.iss, seeds.ts_offset)
@@ -300,6 +301,7 @@ impl<E: Env> Tcp<E> {
         }
         self.listeners.mark(seeds.listener);
         cx.counters.tcp.passive_opens += 1;
+        self.keep_room(now, cx);
         Ok(index)
     }
 

@@ -140,11 +140,11 @@ impl<E: Env> Tcp<E> {
             return;
         }
         cx.counters.tcp.shortage_resets += 1;
-        self.end_for_memory(now, cx, loan.conn);
+        self.end_for_others(now, cx, loan.conn);
     }
 
     /// The connection at `index` is reset, and all its memory is free at once, that of what its owner has not read too. Its owner learns why and closes it.
-    fn end_for_memory(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    pub(super) fn end_for_others(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return };
         if let Some(empty) = pools.tx.open(c.token) {

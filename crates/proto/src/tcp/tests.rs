@@ -17,6 +17,7 @@ use crate::*;
 mod attack;
 mod close;
 mod far;
+mod full;
 mod handshake;
 mod info;
 mod layout;
