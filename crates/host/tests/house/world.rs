@@ -23,7 +23,13 @@ static WORLDS: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct World {
     pub(crate) house: HouseHandle,
     folder: PathBuf,
+    setup: Setup,
     thread: Option<JoinHandle<Result<(), HouseError>>>,
+}
+
+fn start(setup: Setup) -> (HouseHandle, JoinHandle<Result<(), HouseError>>) {
+    let house = House::start(setup).expect("a house in an empty folder");
+    (house.handle(), std::thread::spawn(move || house.run()))
 }
 
 impl World {
@@ -37,17 +43,28 @@ impl World {
         let mut setup = Setup::new(folder.join("host.sock"), [7; 32]);
         setup.program = ProgramLimits { rx_fifo: 256 << 10, tx_fifo: 256 << 10, ..ProgramLimits::default() };
         change(&mut setup);
-        let house = House::start(setup).expect("a house in an empty folder");
-        let handle = house.handle();
-        let thread = std::thread::spawn(move || house.run());
-        let world = World { house: handle, folder, thread: Some(thread) };
+        let (house, thread) = start(setup.clone());
+        let world = World { house, folder, setup, thread: Some(thread) };
+        world.furnish();
+        world
+    }
+
+    /// Ends the house, and starts another in its place.
+    pub(crate) fn start_again(&mut self) {
+        self.stop().expect("the house ends well");
+        let (house, thread) = start(self.setup.clone());
+        (self.house, self.thread) = (house, Some(thread));
+        self.furnish();
+    }
+
+    fn furnish(&self) {
+        let world = self;
         world.loopback("loop0", 1, "172.16.1.1/24");
         world.loopback("loop1", 2, "172.16.2.1/24");
         world.route(2, "172.16.1.1/32", 1);
         world.route(1, "172.16.2.1/32", 2);
         world.namespace("server", "1234", "loop0", 1);
         world.namespace("client", "5678", "loop1", 2);
-        world
     }
 
     pub(crate) fn door(&self) -> PathBuf {
