@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use clearway_shm::door::{self, FifoPlace, Kind, Reply, Request, SocketOptions, Token};
+use clearway_shm::door::{self, FifoPlace, Interface, Kind, Reply, Request, SocketOptions, Token};
 use clearway_shm::socket::DoorError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
@@ -114,6 +114,15 @@ impl Client {
     /// Connecting or sending to this address makes a socket Clearway's.
     pub fn serves_remote(&self, remote: SocketAddr) -> bool {
         self.routes().serves_remote(&self.config, remote)
+    }
+
+    /// The namespace's interfaces with their addresses, as they are now.
+    pub fn interfaces(&self) -> Result<Vec<Interface>, Errno> {
+        let attachment = self.enter().map_err(|error| error.errno())?;
+        match self.ask(&attachment, &Request::Interfaces)?.0 {
+            Reply::Interfaces(list) => Ok(list),
+            _ => Err(Errno::PROTO),
+        }
     }
 
     /// Makes a socket. The descriptor is its lifeline: while any copy of it is open in any process, the session lives. Close-on-exec is set on it.

@@ -7,6 +7,7 @@
 //! | `CLEARWAY_CONFIG`, else `VCL_CONFIG` | a file, see [`file`](mod@file); what the variables above say goes before it |
 //! | `CLEARWAY_REQUIRED=1` | rather fail than use the kernel |
 //! | `CLEARWAY_CUT_THROUGH=1` | as `app-scope-local` in the file; 0: not, whatever the file says |
+//! | `CLEARWAY_INTERFACES` | `both`, `clearway` or `kernel`: as `interfaces` in the file |
 //! | `CLEARWAY_SPIN_US` | microseconds that a thread looks before it sleeps |
 
 use std::ffi::OsString;
@@ -50,6 +51,8 @@ pub struct AppConfig {
     pub explicit: bool,
     /// The environment says that a program without a host shall fail rather than use the kernel (`CLEARWAY_REQUIRED=1`).
     pub required: bool,
+    /// Whose interfaces a program is shown that asks which there are.
+    pub interfaces: ShownInterfaces,
     /// How long a thread looks before it sleeps, in microseconds; None: as the number of processors suggests.
     pub spin_us: Option<u32>,
 }
@@ -62,6 +65,30 @@ pub enum Wildcard {
     Clearway,
     /// The kernel.
     Kernel,
+}
+
+/// Whose interfaces `getifaddrs` and its like show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ShownInterfaces {
+    /// The namespace's, and the kernel's: the program can use the addresses of both.
+    #[default]
+    Both,
+    /// The namespace's alone.
+    Clearway,
+    /// The kernel's alone.
+    Kernel,
+}
+
+impl ShownInterfaces {
+    /// What a setting says.
+    fn read(word: &str) -> Option<ShownInterfaces> {
+        match word {
+            "both" => Some(ShownInterfaces::Both),
+            "clearway" => Some(ShownInterfaces::Clearway),
+            "kernel" => Some(ShownInterfaces::Kernel),
+            _ => None,
+        }
+    }
 }
 
 /// A setting that cannot be followed.
@@ -129,6 +156,14 @@ impl AppConfig {
         };
         if let Some(value) = variable("CLEARWAY_CUT_THROUGH") {
             config.cut_through = yes_or_no("CLEARWAY_CUT_THROUGH", value)?;
+        }
+        if let Some(value) = variable("CLEARWAY_INTERFACES") {
+            let read = value.to_str().and_then(ShownInterfaces::read);
+            config.interfaces = read.ok_or_else(|| ConfigError::Variable {
+                name: "CLEARWAY_INTERFACES",
+                value: value.to_string_lossy().into_owned(),
+                why: "both, clearway or kernel",
+            })?;
         }
         if let Some(value) = variable(spin::VARIABLE) {
             config.spin_us = Some(number(spin::VARIABLE, value)?);

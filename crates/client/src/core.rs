@@ -30,6 +30,10 @@ pub(crate) struct Core {
     attachment: AtomicU32,
     /// How often this process, or one that it came from, had been forked when that was so.
     forks: AtomicU32,
+    /// SO_RCVLOWAT: bytes that make a stream readable.
+    lowat: AtomicU32,
+    /// SO_SNDBUF of a connection: bytes that may lie in its transmit FIFO, when those are fewer than there is room for.
+    send_limit: AtomicU32,
     /// That the host is gone was reported as this socket's error.
     mourned: AtomicBool,
 }
@@ -123,6 +127,8 @@ impl Core {
             tx: ArcSwapOption::empty(),
             attachment: AtomicU32::new(0),
             forks: AtomicU32::new(forks),
+            lowat: AtomicU32::new(1),
+            send_limit: AtomicU32::new(u32::MAX),
             mourned: AtomicBool::new(false),
         }
     }
@@ -231,6 +237,24 @@ impl Core {
 
     pub(crate) fn is_nonblocking(&self) -> bool {
         self.flags() & flags::NONBLOCK != 0
+    }
+
+    /// SO_RCVLOWAT.
+    pub(crate) fn lowat(&self) -> u32 {
+        self.lowat.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_lowat(&self, lowat: u32) {
+        self.lowat.store(lowat.max(1), Ordering::Relaxed);
+    }
+
+    /// SO_SNDBUF of a connection.
+    pub(crate) fn send_limit(&self) -> u32 {
+        self.send_limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_send_limit(&self, limit: u32) {
+        self.send_limit.store(limit, Ordering::Relaxed);
     }
 
     /// SO_OOBINLINE.

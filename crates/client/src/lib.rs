@@ -27,10 +27,10 @@ mod wait;
 
 pub use attach::AttachError;
 pub use back::Renew;
-pub use clearway_shm::door::{Congestion, Info, Kind, SocketOptions};
+pub use clearway_shm::door::{Congestion, Info, Interface, Kind, SocketOptions};
 pub use clearway_shm::layout::flags;
 pub use client::Client;
-pub use config::{AppConfig, ConfigError, Wildcard};
+pub use config::{AppConfig, ConfigError, ShownInterfaces, Wildcard};
 pub use epoll::{EpollEvent, EpollSet};
 pub use errno::Errno;
 pub use internal::is_internal;

@@ -50,14 +50,14 @@ pub(crate) fn bytes_in(fifo: &FifoMem) -> u32 {
     tail.wrapping_sub(head)
 }
 
-/// Bytes that may be written.
+/// Bytes that there is room for.
 pub(crate) fn room_in(fifo: &FifoMem) -> u32 {
     fifo.limit().saturating_sub(bytes_in(fifo))
 }
 
-/// Linux calls a stream writable when a third of its buffer is free.
-pub(crate) fn is_writable(fifo: &FifoMem) -> bool {
-    room_in(fifo) >= (fifo.limit() / 3).max(1)
+/// Linux calls a socket writable when a third of its buffer is free.
+fn is_free(room: u32, limit: u32) -> bool {
+    room >= (limit / 3).max(1)
 }
 
 impl Core {
@@ -101,10 +101,10 @@ impl Core {
         let mut bits = 0;
         if no_more_reads {
             bits |= IN | RDNORM | RDHUP;
-        } else if self.readable() {
+        } else if self.readable() && self.has_enough() {
             bits |= IN | RDNORM;
         }
-        if no_more_writes || self.tx().is_some_and(|tx| is_writable(&tx.mem)) {
+        if no_more_writes || self.tx().is_some_and(|tx| self.is_writable(&tx.mem)) {
             bits |= OUT | WRNORM;
         }
         if no_more_reads && no_more_writes {
@@ -127,10 +127,27 @@ impl Core {
         if shut & flags::SHUT_READ != 0 && shut & flags::SHUT_WRITE != 0 {
             bits |= HUP;
         }
-        if self.tx().is_none_or(|tx| is_writable(&tx.mem)) {
+        if self.tx().is_none_or(|tx| self.is_writable(&tx.mem)) {
             bits |= OUT | WRNORM | WRBAND;
         }
         bits
+    }
+
+    /// Bytes that may lie in the transmit FIFO.
+    fn transmit_limit(&self, fifo: &FifoMem) -> u32 {
+        match self.kind {
+            Kind::Stream => fifo.limit().min(self.send_limit()),
+            Kind::Datagram => fifo.limit(),
+        }
+    }
+
+    /// Bytes that may be written.
+    pub(crate) fn room(&self, fifo: &FifoMem) -> u32 {
+        self.transmit_limit(fifo).saturating_sub(bytes_in(fifo))
+    }
+
+    fn is_writable(&self, fifo: &FifoMem) -> bool {
+        is_free(self.room(fifo), self.transmit_limit(fifo))
     }
 
     /// The urgent byte is there, and nobody has taken it.
@@ -149,6 +166,12 @@ impl Core {
         }
     }
 
+    /// A stream has as many bytes as it shall have to be readable. It never waits for more than there is room for before the peer hears of it.
+    fn has_enough(&self) -> bool {
+        let enough = |rx: &FifoMem| bytes_in(rx) >= self.lowat().min(rx.limit() / 2);
+        self.lowat() == 1 || self.rx().is_some_and(|rx| enough(&rx.mem))
+    }
+
     /// More than one connection waits to be accepted.
     pub(crate) fn has_several_waiting(&self) -> bool {
         let one = size_of::<AcceptRecord>() as u32;
@@ -161,7 +184,7 @@ impl Core {
             // As `Consumer::attend`: both sides exchange the word, so either the worker sees the 0 or we see its bytes.
             rx.mem.head().kicked.swap(0, Ordering::AcqRel);
         }
-        if let Some(tx) = self.tx().filter(|tx| interest & WRITE != 0 && !is_writable(&tx.mem)) {
+        if let Some(tx) = self.tx().filter(|tx| interest & WRITE != 0 && !self.is_writable(&tx.mem)) {
             tx.mem.head().want_room.swap(1, Ordering::AcqRel);
         }
     }

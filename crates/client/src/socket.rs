@@ -232,6 +232,26 @@ impl Socket {
         (rx, tx)
     }
 
+    /// SO_RCVLOWAT: so many bytes make a stream readable, and a blocked receive returns with no fewer.
+    pub fn receive_lowat(&self) -> u32 {
+        self.core.lowat()
+    }
+
+    /// Sets SO_RCVLOWAT, which is at most half of the receive FIFO.
+    pub fn set_receive_lowat(&self, lowat: u32) {
+        self.core.set_lowat(lowat.min(self.buffer_sizes().0 / 2));
+        // Who waits looks again.
+        self.client.hub().mark(self.core.key, ALL);
+    }
+
+    /// Sets SO_SNDBUF of a connection: no more bytes than this lie in its transmit FIFO from now on. One that does not exist yet is made as its options say.
+    pub fn set_send_limit(&self, limit: u32) {
+        if self.core.kind == Kind::Stream && self.core.tx().is_some() {
+            self.core.set_send_limit(limit.max(1));
+            self.client.hub().mark(self.core.key, ALL);
+        }
+    }
+
     /// A bit of [`crate::flags`] that all copies of the socket share: NONBLOCK, RXQ_OVFL, PKTINFO, RECVTOS, RECVTTL, UDP_GRO.
     pub fn flag(&self, bit: u32) -> bool {
         self.core.flags() & bit != 0

@@ -303,7 +303,7 @@ impl Keeper {
         let (program_too, session_too) = (Arc::clone(program), Arc::clone(&session));
         let lifeline = Lifeline { fd: ours, cookie, program: program_too, worker, session: session_too };
         let handle = self.lifelines.insert(lifeline).ok_or(Errno::ENFILE)?;
-        // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is nobody's concern.
+        // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is refused.
         let event = EpollEvent::new(EpollFlags::empty(), word(KIND_LIFELINE, handle));
         let watched = match self.lifelines.get(handle) {
             Some(lifeline) => self.lines.add(&lifeline.fd, event),

@@ -7,6 +7,7 @@ use clearway_client::{Arrived, SendTo, flags};
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo};
 
 use crate::errno::{Answer, fail};
+use crate::interfaces;
 use crate::object::Ours;
 
 #[cfg(test)]
@@ -38,23 +39,31 @@ fn one(level: c_int, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<()> {
     match (level, kind) {
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             let info: in_pktinfo = plain(data)?;
-            how.iface = info.ipi_ifindex as u32;
+            how.iface = index(info.ipi_ifindex as u32)?;
             how.from = some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr))));
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             let info: in6_pktinfo = plain(data)?;
-            how.iface = info.ipi6_ifindex;
+            how.iface = index(info.ipi6_ifindex)?;
             how.from = some(Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical());
         }
         (libc::IPPROTO_IP, libc::IP_TOS) if data.len() == 1 => how.tos = Some(data[0]),
         (libc::IPPROTO_IP, libc::IP_TOS) => how.tos = Some(byte(data, 0)?),
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => how.tos = Some(byte(data, 0)?),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => how.tos = byte_or_default(data)?,
         (libc::IPPROTO_IP, libc::IP_TTL) => how.ttl = Some(byte(data, 1)?),
-        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => how.ttl = Some(byte(data, 0)?),
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => how.ttl = byte_or_default(data)?,
         (libc::IPPROTO_UDP, libc::UDP_SEGMENT) => how.segment_size = plain(data)?,
         _ => return fail(libc::EINVAL),
     }
     Ok(())
+}
+
+/// The interface of Clearway's that a program means; to a socket of Clearway's there are no others.
+fn index(index: u32) -> Answer<u32> {
+    match interfaces::inner(index) {
+        Some(number) => Ok(number),
+        None => fail(libc::ENODEV),
+    }
 }
 
 fn some(ip: IpAddr) -> Option<IpAddr> {
@@ -67,6 +76,11 @@ fn byte(data: &[u8], least: c_int) -> Answer<u8> {
         Ok(byte) if c_int::from(byte) >= least => Ok(byte),
         _ => fail(libc::EINVAL),
     }
+}
+
+/// As [`byte`] for IPv6, where −1 stands for what the socket does anyway.
+fn byte_or_default(data: &[u8]) -> Answer<Option<u8>> {
+    if plain::<c_int>(data)? == -1 { Ok(None) } else { byte(data, 0).map(Some) }
 }
 
 /// Plain numbers and structures of such, for which any bytes are a value.
@@ -168,7 +182,7 @@ fn pktinfo(arrived: &Arrived) -> in_pktinfo {
         _ => 0,
     };
     let addr = libc::in_addr { s_addr: to };
-    in_pktinfo { ipi_ifindex: arrived.iface as c_int, ipi_spec_dst: addr, ipi_addr: addr }
+    in_pktinfo { ipi_ifindex: interfaces::shown(arrived.iface) as c_int, ipi_spec_dst: addr, ipi_addr: addr }
 }
 
 fn pktinfo6(arrived: &Arrived) -> in6_pktinfo {
@@ -177,5 +191,5 @@ fn pktinfo6(arrived: &Arrived) -> in6_pktinfo {
         Some(IpAddr::V6(to)) => to,
         None => Ipv6Addr::UNSPECIFIED,
     };
-    in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: to.octets() }, ipi6_ifindex: arrived.iface }
+    in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: to.octets() }, ipi6_ifindex: interfaces::shown(arrived.iface) }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clearway_client::{Client, Kind, flags};
 
 use crate::errno::{Answer, check, fail};
-use crate::object::{Mine, Object, Ours, Pending, PendingState, TABLE, ours};
+use crate::object::{self, Mine, Object, Ours, Pending, PendingState, TABLE, ours};
 use crate::options::{self, Extra, Told};
 use crate::process::{Host, host};
 use crate::real;
@@ -124,7 +124,7 @@ fn descriptors(held: &Held<Object>) -> Vec<c_int> {
 /// The socket is the kernel's for good.
 fn leave(held: &Held<Object>) {
     for fd in descriptors(held) {
-        TABLE.put(fd, None);
+        object::put(fd, None);
     }
 }
 
@@ -172,7 +172,7 @@ fn take_over(
     let made = TABLE.make(Object::Ours(made));
     for fd in descriptors(held) {
         replace(fd, lifeline.as_fd())?;
-        TABLE.put(fd, Some(made.clone()));
+        object::put(fd, Some(made.clone()));
     }
     state.decided = true;
     for (set, member, event) in members {
@@ -251,7 +251,7 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
     }
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
     for fd in descriptors(&held) {
-        TABLE.put(fd, None);
+        object::put(fd, None);
         replace(fd, kernels.as_fd())?;
     }
     socket

@@ -217,7 +217,7 @@ unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) 
     match member.as_deref() {
         // SAFETY: the caller's own arguments.
         Some(Object::Pending(_)) => return unsafe { control_pending(epfd, what, fd, event) },
-        None => {
+        None | Some(Object::Route(_)) => {
             if what == libc::EPOLL_CTL_ADD {
                 kernels_join(epfd);
             }

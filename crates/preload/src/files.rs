@@ -7,7 +7,8 @@ use clearway_client::{flags, is_internal};
 
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, depth, interpose};
-use crate::object::{Object, Ours, TABLE, ours};
+use crate::interfaces;
+use crate::object::{self, Object, Ours, TABLE, ours};
 use crate::process::is_own;
 use crate::real;
 use crate::table::Held;
@@ -49,7 +50,7 @@ interpose! {
     fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int, if TABLE.has(fd) => inside_fcntl(fd, command, word);
 
     /// `ioctl(2)`, declared with `...` as well.
-    fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd) => inside_ioctl(fd, request, word);
+    fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd) || interfaces::is_asked(request) => inside_ioctl(fd, request, word);
 }
 
 /// `fcntl` by the name that programs with 64-bit file offsets call it.
@@ -86,7 +87,7 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
     if !is_own() {
         return None;
     }
-    let held = TABLE.put(fd, None)?;
+    let held = object::put(fd, None)?;
     before_close(fd, &held);
     let Object::Ours(mine) = &*held else { return None };
     let answer = close_now(fd);
@@ -104,7 +105,7 @@ fn close_now(fd: c_int) -> Answer<c_int> {
 
 /// A descriptor is about to be closed or replaced.
 fn forget(fd: c_int) {
-    if let Some(held) = TABLE.put(fd, None) {
+    if let Some(held) = object::put(fd, None) {
         before_close(fd, &held);
     }
 }
@@ -162,7 +163,7 @@ fn copied(fd: c_int, copy: impl FnOnce() -> Answer<c_int>) -> Inside<c_int> {
     let held = TABLE.get(fd)?;
     let answer = copy();
     if let Ok(new) = answer {
-        TABLE.put(new, Some(held));
+        object::put(new, Some(held));
     }
     Some(answer)
 }
@@ -182,16 +183,16 @@ fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> In
     {
         return Some(copy());
     }
-    if let Some(old) = TABLE.put(to, None) {
+    if let Some(old) = object::put(to, None) {
         before_close(to, &old);
         let answer = copy();
         // When it failed, the old one is still there.
-        TABLE.put(to, if answer.is_ok() { held } else { Some(old) });
+        object::put(to, if answer.is_ok() { held } else { Some(old) });
         return Some(answer);
     }
     let answer = copy();
     if answer.is_ok() {
-        TABLE.put(to, held);
+        object::put(to, held);
     }
     Some(answer)
 }
@@ -218,6 +219,10 @@ unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int>
 /// # Safety
 /// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
 unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_int> {
+    if interfaces::is_asked(request) {
+        // SAFETY: the caller's own arguments.
+        return unsafe { interfaces::ioctl(fd, request, word) };
+    }
     let mine = ours(fd)?;
     let at = word as usize as *mut c_int;
     match request {

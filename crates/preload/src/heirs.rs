@@ -1,25 +1,16 @@
 //! Sockets that `exec` brought along. The new program knows nothing of them but their descriptors; what these are is asked of the host before `main` begins.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
-use std::ptr;
 
 use clearway_client::{cookie, may_be_lifeline};
-use libc::FILE;
 
 use crate::export::guarded;
-use crate::object::{Object, Ours, TABLE, ours};
+use crate::object::{self, Object, Ours, TABLE};
 use crate::options::Extra;
 use crate::table::Held;
-use crate::{exec, process, stdio};
-
-// SAFETY: the C library defines these, with these types. A program may assign to them, and so may we before it begins.
-unsafe extern "C" {
-    static mut stdin: *mut FILE;
-    static mut stdout: *mut FILE;
-    static mut stderr: *mut FILE;
-}
+use crate::{exec, process};
 
 /// Runs before `main`, and before constructors of libraries that need this one.
 // SAFETY: a function that takes what the loader gives it, in the section of such functions.
@@ -42,15 +33,12 @@ extern "C" fn inherit() {
             }
             let Some(cookie) = cookie(lifeline) else { continue };
             if let Some(held) = known.get(&cookie) {
-                TABLE.put(fd, Option::clone(held));
+                object::put(fd, Option::clone(held));
                 continue;
             }
             let held = object_of(lifeline);
-            TABLE.put(fd, held.clone());
+            object::put(fd, held.clone());
             known.insert(cookie, held);
-        }
-        if !known.is_empty() {
-            replace_streams();
         }
         crate::errno::set(errno);
     });
@@ -66,32 +54,4 @@ pub(crate) fn object_of(lifeline: BorrowedFd<'_>) -> Option<Held<Object>> {
 fn open_descriptors() -> Vec<c_int> {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// The C library's three streams, where they are sockets of Clearway: as with `fdopen`, streams whose functions are ours.
-fn replace_streams() {
-    let streams = [
-        (0, ptr::addr_of_mut!(stdin), c"r"),
-        (1, ptr::addr_of_mut!(stdout), c"w"),
-        (2, ptr::addr_of_mut!(stderr), c"w"),
-    ];
-    for (fd, place, mode) in streams {
-        if ours(fd).is_some() {
-            replace_stream(fd, place, mode);
-        }
-    }
-}
-
-fn replace_stream(fd: c_int, place: *mut *mut FILE, mode: &CStr) {
-    // SAFETY: makes a stream; nothing else uses the C library's variable yet.
-    unsafe {
-        let stream = stdio::fdopen(fd, mode.as_ptr().cast::<c_char>());
-        if stream.is_null() {
-            return;
-        }
-        if fd == libc::STDERR_FILENO {
-            libc::setvbuf(stream, ptr::null_mut(), libc::_IONBF, 0);
-        }
-        place.write(stream);
-    }
 }

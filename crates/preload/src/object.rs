@@ -8,11 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use clearway_client::{EpollSet, Kind, Socket};
 
 use crate::epoll::Set;
+use crate::interfaces::netlink::RouteSocket;
 use crate::options::{Extra, Told};
+use crate::stdio;
 use crate::table::{Held, Table};
 
 /// The descriptors of this process.
 pub(crate) static TABLE: Table<Object> = Table::new();
+
+/// Says what a descriptor is from now on, and gives what it was.
+pub(crate) fn put(fd: c_int, object: Option<Held<Object>>) -> Option<Held<Object>> {
+    let old = TABLE.put(fd, object);
+    stdio::follow(fd);
+    old
+}
 
 /// What a descriptor is.
 pub(crate) enum Object {
@@ -22,6 +31,8 @@ pub(crate) enum Object {
     Ours(Ours),
     /// An epoll set of the kernel, which may have members of Clearway.
     Set(Set),
+    /// A socket of the kernel's by which programs ask for interfaces.
+    Route(RouteSocket),
 }
 
 /// A kernel socket whose first address decides whose it will be.
@@ -127,7 +138,7 @@ impl Deref for Mine {
     fn deref(&self) -> &Ours {
         match &*self.0 {
             Object::Ours(ours) => ours,
-            Object::Pending(_) | Object::Set(_) => unreachable!("only `ours` makes this"),
+            Object::Pending(_) | Object::Set(_) | Object::Route(_) => unreachable!("only `ours` makes this"),
         }
     }
 }

@@ -21,8 +21,21 @@ impl Missing for c_int {
     const MISSING: c_int = -1;
 }
 
-impl Missing for *mut libc::FILE {
-    const MISSING: *mut libc::FILE = ptr::null_mut();
+impl Missing for c_long {
+    const MISSING: c_long = -1;
+}
+
+impl<T> Missing for *mut T {
+    const MISSING: *mut T = ptr::null_mut();
+}
+
+/// `if_nametoindex` says by 0 that there is no such interface.
+impl Missing for c_uint {
+    const MISSING: c_uint = 0;
+}
+
+impl Missing for () {
+    const MISSING: () = ();
 }
 
 impl Missing for ssize_t {
@@ -90,6 +103,8 @@ real! {
 
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t;
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t;
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
@@ -103,6 +118,12 @@ real! {
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t, flags: c_uint) -> ssize_t;
 
+    fn getifaddrs(out: *mut *mut libc::ifaddrs) -> c_int;
+    fn freeifaddrs(list: *mut libc::ifaddrs) -> ();
+    fn if_nametoindex(name: *const c_char) -> c_uint;
+    fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char;
+    fn if_nameindex() -> *mut libc::if_nameindex;
+
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
@@ -113,6 +134,8 @@ real! {
     fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int;
     fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     fn epoll_pwait2(set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
 
     fn pthread_cancel(name: libc::pthread_t) -> c_int;
 

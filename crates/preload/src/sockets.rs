@@ -10,7 +10,8 @@ use crate::addr::{self, Given};
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, check, fail, get};
 use crate::export::{Inside, guarded, interpose};
-use crate::object::{Mine, Object, Ours, Pending, TABLE, ours};
+use crate::interfaces;
+use crate::object::{self, Mine, Object, Ours, Pending, TABLE, ours};
 use crate::options::{self, Told, Value};
 use crate::process;
 use crate::real;
@@ -27,6 +28,9 @@ pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protoc
     if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
         guarded(|| remember(fd, domain, kind, protocol));
     }
+    if fd >= 0 && domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE {
+        guarded(|| interfaces::netlink::remember(fd));
+    }
     fd
 }
 
@@ -41,7 +45,7 @@ fn remember(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
         return;
     }
     let errno = get();
-    TABLE.put(fd, Some(TABLE.make(Object::Pending(Pending::new(kind, domain == libc::AF_INET6)))));
+    object::put(fd, Some(TABLE.make(Object::Pending(Pending::new(kind, domain == libc::AF_INET6)))));
     crate::errno::set(errno);
 }
 
@@ -107,7 +111,7 @@ pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answ
 fn for_pending(fd: c_int, given: Given, len: socklen_t) -> Option<std::net::SocketAddr> {
     match &*TABLE.get(fd)? {
         Object::Pending(pending) => fits(pending.kind == Kind::Stream, pending.v6, given, len).ok(),
-        Object::Ours(_) | Object::Set(_) => None,
+        Object::Ours(_) | Object::Set(_) | Object::Route(_) => None,
     }
 }
 
@@ -243,7 +247,7 @@ unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, fla
     socket.set_flag(flags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);
     let extra = mine.extra().inherited();
     let fd = lifeline.into_raw_fd();
-    TABLE.put(fd, Some(TABLE.make(Object::Ours(Ours::new(socket, extra)))));
+    object::put(fd, Some(TABLE.make(Object::Ours(Ours::new(socket, extra)))));
     Ok(fd)
 }
 
@@ -272,7 +276,7 @@ unsafe fn inside_setsockopt(
 ) -> Inside<c_int> {
     let held = TABLE.get(fd)?;
     match &*held {
-        Object::Set(_) => None,
+        Object::Set(_) | Object::Route(_) => None,
         Object::Ours(mine) => {
             // SAFETY: the caller's value is that long.
             let value = match unsafe { given(value, len) } {

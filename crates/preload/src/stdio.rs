@@ -9,8 +9,12 @@ use libc::{FILE, size_t, ssize_t};
 
 use crate::errno;
 use crate::export::guarded;
-use crate::object::ours;
+use crate::object::{Object, TABLE};
 use crate::{files, real, transfer};
+
+mod standard;
+
+pub(crate) use standard::follow;
 
 /// `cookie_io_functions_t` of `stdio.h`.
 #[repr(C)]
@@ -26,13 +30,21 @@ unsafe extern "C-unwind" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// Streams over sockets, and their descriptors.
-static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+/// A stream over a socket.
+struct Stream {
+    /// The address of the C library's structure.
+    addr: usize,
+    /// What its functions are given: the address of the descriptor's number.
+    cookie: usize,
+    fd: c_int,
+}
+
+static STREAMS: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
 
 /// How many there are: `fileno` of anything else need not look.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn streams() -> MutexGuard<'static, Vec<(usize, c_int)>> {
+fn streams() -> MutexGuard<'static, Vec<Stream>> {
     STREAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -43,17 +55,31 @@ fn streams() -> MutexGuard<'static, Vec<(usize, c_int)>> {
 // SAFETY: it stands in for the function of this name in the C library, with its signature.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    if !guarded(|| ours(fd).is_some()) {
+    if !guarded(|| may_be_ours(fd)) {
         // SAFETY: the caller keeps to what the function asks.
         return unsafe { real::fdopen(fd, mode) };
     }
+    over(fd, mode)
+}
+
+/// A socket whose first address decides yet may become one of Clearway's under its stream.
+fn may_be_ours(fd: c_int) -> bool {
+    TABLE.get(fd).is_some_and(|held| matches!(&*held, Object::Ours(_) | Object::Pending(_)))
+}
+
+/// A stream over whatever is behind a descriptor.
+fn over(fd: c_int, mode: *const c_char) -> *mut FILE {
     let functions = Functions { read: Some(read), write: Some(write), seek: None, close: Some(close) };
-    // SAFETY: the functions take the descriptor for a cookie; the mode is the caller's.
-    let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
-    if !stream.is_null() {
-        guarded(|| streams().push((stream.addr(), fd)));
-        COUNT.fetch_add(1, Ordering::Relaxed);
+    let cookie = Box::into_raw(Box::new(fd));
+    // SAFETY: the functions take such a cookie; the mode is a C string of the caller's.
+    let stream = unsafe { fopencookie(cookie.cast::<c_void>(), mode, functions) };
+    if stream.is_null() {
+        // SAFETY: nobody else has it.
+        drop(unsafe { Box::from_raw(cookie) });
+        return stream;
     }
+    guarded(|| streams().push(Stream { addr: stream.addr(), cookie: cookie.addr(), fd }));
+    COUNT.fetch_add(1, Ordering::Relaxed);
     stream
 }
 
@@ -89,23 +115,25 @@ fn known(stream: *mut FILE) -> Option<c_int> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    guarded(|| streams().iter().find(|entry| entry.0 == stream.addr()).map(|entry| entry.1))
+    guarded(|| streams().iter().find(|entry| entry.addr == stream.addr()).map(|entry| entry.fd))
 }
 
 /// # Safety
 /// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
 unsafe extern "C-unwind" fn read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> ssize_t {
-    // SAFETY: the C library's own buffer.
-    unsafe { transfer::read(cookie.addr() as c_int, buf.cast(), len) }
+    // SAFETY: the C library's own buffer, and the cookie of the stream.
+    unsafe { transfer::read(*cookie.cast::<c_int>(), buf.cast(), len) }
 }
 
 /// # Safety
 /// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
 unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
+    // SAFETY: the cookie of the stream.
+    let fd = unsafe { *cookie.cast::<c_int>() };
     let mut done = 0;
     while done < len {
         // SAFETY: the C library's own buffer.
-        let sent = unsafe { transfer::write(cookie.addr() as c_int, buf.add(done).cast(), len - done) };
+        let sent = unsafe { transfer::write(fd, buf.add(done).cast(), len - done) };
         if sent <= 0 {
             break;
         }
@@ -118,13 +146,17 @@ unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: 
 /// # Safety
 /// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
 unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
-    let fd = cookie.addr() as c_int;
+    // SAFETY: the cookie of the stream, which is over.
+    let fd = unsafe { *Box::from_raw(cookie.cast::<c_int>()) };
     let errno = errno::get();
     guarded(|| {
         let mut streams = streams();
-        if let Some(at) = streams.iter().position(|entry| entry.1 == fd) {
-            streams.swap_remove(at);
+        let found = streams.iter().position(|stream| stream.cookie == cookie.addr());
+        let closed = found.map(|at| streams.swap_remove(at));
+        drop(streams);
+        if let Some(stream) = closed {
             COUNT.fetch_sub(1, Ordering::Relaxed);
+            standard::closed(stream.addr);
         }
     });
     errno::set(errno);

@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clearway_client::{Errno, Received, SendTo};
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use crate::addr;
 use crate::control;
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, fail};
-use crate::export::interpose;
+use crate::export::{Inside, interpose};
+use crate::interfaces::netlink;
 use crate::object::{Mine, Object, Ours, TABLE, ours};
 use crate::received;
 use crate::signals;
@@ -23,7 +24,10 @@ const MOST_MESSAGES: c_uint = 1024;
 
 interpose! {
     /// `read(2)`
-    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| read_into(&mine, &mut [target(buf, len)?]));
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(target(buf, len).and_then(|into| read_into(&mine, &mut [into]))),
+        None => from_route(fd, buf, len, 0),
+    };
 
     /// `readv(2)`
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
@@ -31,27 +35,45 @@ interpose! {
     });
 
     /// `write(2)`
-    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| send_from(&mine, &[source(buf, len)?], 0, None));
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(source(buf, len).and_then(|from| send_from(&mine, &[from], 0, None))),
+        None => netlink::note_bytes(fd, buf, len),
+    };
 
     /// `writev(2)`
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
         send_from(&mine, &sources(iov, counted(count)?, libc::EINVAL)?, 0, None)
     });
 
-    /// `recv(2)`
-    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
-        Ok(recv_into(&mine, &mut [target(buf, len)?], flags)?.len as ssize_t)
+    /// `preadv2(2)`: at no offset, the only one that a socket has, it is `readv` with flags.
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        let flags = without_offset(offset, how)?;
+        let mut into = targets(iov, counted(count)?, libc::EINVAL)?;
+        if into.iter().all(|buffer| buffer.is_empty()) { Ok(0) } else { Ok(recv_into(&mine, &mut into, flags)?.len as ssize_t) }
     });
 
-    /// `recvfrom(2)`
-    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
-        recv_from(&mine, buf, len, flags, from, from_len)
+    /// `pwritev2(2)`, likewise.
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+        let flags = without_offset(offset, how)?;
+        send_from(&mine, &sources(iov, counted(count)?, libc::EINVAL)?, flags, None)
     });
+
+    /// `recv(2)`
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(target(buf, len).and_then(|into| Ok(recv_into(&mine, &mut [into], flags)?.len as ssize_t))),
+        None => from_route(fd, buf, len, flags),
+    };
+
+    /// `recvfrom(2)`
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(recv_from(&mine, buf, len, flags, from, from_len)),
+        None => from_route(fd, buf, len, flags).inspect(|_| netlink::sender(from, from_len)),
+    };
 
     /// `recvmsg(2)`
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) || received::may_bring(message) => match ours(fd) {
         Some(mine) => Some(recv_message(&mine, message, flags)),
-        None => Some(received::recvmsg(fd, message, flags)),
+        None => message_from_route(fd, message, flags).or_else(|| Some(received::recvmsg(fd, message, flags))),
     };
 
     /// `recvmmsg(2)`
@@ -61,22 +83,76 @@ interpose! {
     };
 
     /// `send(2)`
-    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
-        send_from(&mine, &[source(buf, len)?], flags, None)
-    });
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(source(buf, len).and_then(|from| send_from(&mine, &[from], flags, None))),
+        None => netlink::note_bytes(fd, buf, len),
+    };
 
     /// `sendto(2)`
     fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, if TABLE.has(fd) => {
-        sender(fd, to, to_len).map(|mine| send_to(&*mine?, buf, len, flags, to, to_len))
+        let sender = sender(fd, to, to_len).map(|mine| send_to(&*mine?, buf, len, flags, to, to_len));
+        sender.or_else(|| netlink::note_bytes(fd, buf, len))
     };
 
     /// `sendmsg(2)`
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => sender_of(fd, message).map(|mine| send_message(&*mine?, message, flags));
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => {
+        let sender = sender_of(fd, message).map(|mine| send_message(&*mine?, message, flags));
+        sender.or_else(|| netlink::note_vectors(fd, message))
+    };
 
     /// `sendmmsg(2)`
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, if TABLE.has(fd) && count > 0 => {
         sender_of(fd, &raw const (*messages).msg_hdr).map(|mine| send_messages(&*mine?, messages, count, flags))
     };
+}
+
+/// `preadv2` by the name that programs with 64-bit file offsets call it.
+///
+/// # Safety
+/// As for `preadv2(2)`.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn preadv64v2(
+    fd: c_int,
+    iov: *const iovec,
+    count: c_int,
+    offset: off_t,
+    how: c_int,
+) -> ssize_t {
+    // SAFETY: the caller keeps to what `preadv2` asks.
+    unsafe { preadv2(fd, iov, count, offset, how) }
+}
+
+/// `pwritev2` by the name that programs with 64-bit file offsets call it.
+///
+/// # Safety
+/// As for `pwritev2(2)`.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn pwritev64v2(
+    fd: c_int,
+    iov: *const iovec,
+    count: c_int,
+    offset: off_t,
+    how: c_int,
+) -> ssize_t {
+    // SAFETY: the caller keeps to what `pwritev2` asks.
+    unsafe { pwritev2(fd, iov, count, offset, how) }
+}
+
+/// `RWF_HIPRI` to `RWF_APPEND` of `linux/fs.h`, of which only RWF_NOWAIT says anything to a socket.
+const KNOWN_HOW: c_int = 0x1f;
+const NOWAIT: c_int = 8;
+
+/// What `preadv2` and `pwritev2` ask of a socket, as flags of `recv` and `send`. An offset other than none is a file's.
+fn without_offset(offset: off_t, how: c_int) -> Answer<c_int> {
+    if offset != -1 {
+        return fail(libc::ESPIPE);
+    }
+    if how & !KNOWN_HOW != 0 {
+        return fail(libc::EOPNOTSUPP);
+    }
+    Ok(if how & NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 })
 }
 
 fn counted(count: c_int) -> Answer<usize> {
@@ -216,7 +292,7 @@ fn limit_of(limit: &timespec) -> Option<Duration> {
 unsafe fn sender(fd: c_int, to: *const sockaddr, to_len: socklen_t) -> Option<Answer<Mine>> {
     let held = TABLE.get(fd)?;
     match &*held {
-        Object::Set(_) => None,
+        Object::Set(_) | Object::Route(_) => None,
         Object::Ours(_) => ours(fd).map(Ok),
         Object::Pending(pending) if pending.kind == clearway_client::Kind::Datagram && !to.is_null() => {
             // SAFETY: the caller's address is that long.
@@ -271,6 +347,33 @@ pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Op
         blocking(|| mine.socket.send_to(from, &how, flags), limited)
     };
     sent.map(|len| len as ssize_t)
+}
+
+/// What waits of ours at a socket that asks for interfaces.
+///
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn from_route(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> Inside<ssize_t> {
+    // SAFETY: the caller's buffer.
+    let into = unsafe { target(buf, len) }.ok()?;
+    let whole = netlink::take(fd, &mut [into], flags)?;
+    Some(Ok(if flags & libc::MSG_TRUNC != 0 { whole } else { whole.min(len) } as ssize_t))
+}
+
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+unsafe fn message_from_route(fd: c_int, message: *mut msghdr, flags: c_int) -> Inside<ssize_t> {
+    // SAFETY: null, which the kernel refuses, or the caller's.
+    let message = unsafe { message.as_mut() }?;
+    // SAFETY: the caller's vectors.
+    let mut into = unsafe { targets(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }.ok()?;
+    let room: usize = into.iter().map(|buffer| buffer.len()).sum();
+    let whole = netlink::take(fd, &mut into, flags)?;
+    // SAFETY: the caller's place for a name.
+    unsafe { netlink::sender(message.msg_name.cast(), &mut message.msg_namelen) };
+    message.msg_controllen = 0;
+    message.msg_flags = if whole > room { libc::MSG_TRUNC } else { 0 };
+    Some(Ok(if flags & libc::MSG_TRUNC != 0 { whole } else { whole.min(room) } as ssize_t))
 }
 
 /// The address that a datagram is sent to, when one was given. On a stream, one is ignored.

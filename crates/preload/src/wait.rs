@@ -97,7 +97,7 @@ fn target(held: Option<&Held<Object>>, fd: c_int) -> Target<'_> {
     match held.map(|held| &**held) {
         Some(Object::Ours(mine)) => Target::Ours(&mine.socket),
         Some(Object::Set(set)) => set.inner().map_or(Target::Kernel(fd), |inner| Target::Epoll(inner, fd)),
-        Some(Object::Pending(_)) | None => Target::Kernel(fd),
+        Some(Object::Pending(_) | Object::Route(_)) | None => Target::Kernel(fd),
     }
 }
 

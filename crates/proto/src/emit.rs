@@ -136,6 +136,20 @@ pub(crate) struct Cursor {
     offset: u32,
     /// The identification of all its fragments, once the first has left.
     id: Option<u32>,
+    /// The longest packet that its owner wants, where the way would take a longer one; 0: as the way is.
+    most: u16,
+}
+
+impl Cursor {
+    /// At the beginning of a datagram whose packets shall be no longer than `most` bytes (0: than the way takes).
+    pub(crate) fn new(most: u16) -> Cursor {
+        Cursor { most, ..Cursor::default() }
+    }
+
+    /// Nothing of the datagram has left.
+    pub(crate) fn is_at_start(&self) -> bool {
+        self.id.is_none()
+    }
 }
 
 impl<S: Sink> IpOut<'_, S> {
@@ -383,7 +397,8 @@ impl<S: Sink> IpOut<'_, S> {
         cursor: &mut Cursor,
     ) -> Result<(), OutError> {
         let total = head.len() + body.len();
-        let mtu = self.station(cache, key)?.mtu as usize;
+        let way = self.station(cache, key)?.mtu as usize;
+        let mtu = if cursor.most == 0 { way } else { way.min(cursor.most.into()) };
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         if cursor.id.is_none() && ip_len + total <= mtu {
             let mut room = self.begin(cache, key, proto, total, tos, ttl)?;

@@ -169,6 +169,8 @@ struct Socket {
     gro: bool,
     tos: u8,
     ttl: u8,
+    /// The longest IPv6 packet that its owner wants (RFC 3542 11.1 and `IPV6_MTU` of Linux); 0: as the way takes.
+    mtu: u16,
     error: Option<Unreachable>,
     multicast: MulticastOptions,
     joined: Joined,
@@ -555,6 +557,7 @@ impl Udp {
             gro: false,
             tos: 0,
             ttl: 64,
+            mtu: 0,
             error: None,
             multicast: MulticastOptions::default(),
             joined: Joined::default(),
@@ -672,6 +675,9 @@ impl Socket {
         let piece = if size == 0 { rest } else { &rest[..rest.len().min(size)] };
         let mut head = [0; udp::HEADER_LEN];
         udp::emit(key.local_port, key.remote_port, piece.len() as u16, &mut head);
+        if key.local.is_v6() && self.cursor.is_at_start() {
+            self.cursor = Cursor::new(self.mtu);
+        }
         let (cache, cursor) = (&mut self.cache, &mut self.cursor);
         match out.send(cache, &key, Proto::UDP, hops, &head, piece, Transport::Udp, cursor) {
             Ok(()) => out.counters.udp.datagrams_out += 1,

@@ -214,6 +214,8 @@ pub struct SocketOptions {
     pub receive_buffer: u32,
     /// SO_SNDBUF, likewise.
     pub send_buffer: u32,
+    /// IPV6_MTU as it was set; 0: the path decides.
+    pub mtu: u16,
 }
 
 impl Default for SocketOptions {
@@ -240,6 +242,7 @@ impl Default for SocketOptions {
             defer_accept: 0,
             receive_buffer: 0,
             send_buffer: 0,
+            mtu: 0,
         }
     }
 }
@@ -365,6 +368,8 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
+    /// Which interfaces does my namespace have? Answer: [`Reply::Interfaces`].
+    Interfaces,
 }
 
 /// What the host answers.
@@ -394,7 +399,31 @@ pub enum Reply {
         /// A sentence for people, for `explain` and for the host's log.
         why: String,
     },
+    /// What is there.
+    Interfaces(Vec<Interface>),
 }
+
+/// An interface of a namespace, as `getifaddrs` would say it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its number, from 1: what datagrams that came by it say ([`crate::layout::DatagramHead`]).
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Packets pass.
+    pub up: bool,
+    /// What is sent comes back.
+    pub loopback: bool,
+    /// The longest IP packet.
+    pub mtu: u32,
+    /// The station's address, where frames have such.
+    pub station: Option<[u8; 6]>,
+    /// Its addresses with their prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// Bytes of the longest list of interfaces, encoded; those that do not fit are left out.
+pub const MAX_INTERFACES_LEN: usize = MAX_MESSAGE - 64;
 
 /// What addresses a namespace reaches. Stale as soon as [`crate::layout::HouseHead`]'s `routes` has moved on from `generation`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

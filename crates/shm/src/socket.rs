@@ -7,12 +7,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt::Timeout,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -146,12 +147,20 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
+/// How long the kernel lets somebody wait who reads from a lifeline. It is the shortest time that it knows.
+const NO_BYTES: Duration = Duration::from_micros(1);
+
 /// A session's lifeline: the host's end, which does not block, and the program's. Of a type that programs seldom have, so that it is found again after `exec`.
+///
+/// Bytes of the program go through shared memory. Whoever reads or writes this descriptor by a way that knows nothing of that is refused by the kernel: a write fails with
+/// EPIPE, since nothing is received at the other end, and a read with EAGAIN, after a moment also where it would block. Nothing is taken that nobody gets.
 pub fn lifeline() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     refuse_descriptors(ours.as_fd());
+    rustix::net::shutdown(&ours, Shutdown::Read)?;
+    rustix::net::sockopt::set_socket_timeout(&theirs, Timeout::Recv, Some(NO_BYTES))?;
     Ok((ours, theirs))
 }
 

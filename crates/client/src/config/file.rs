@@ -11,13 +11,13 @@
 //! }
 //! ```
 //!
-//! Words of our own: `wildcard clearway|kernel`, `kernel ADDRESS[/LENGTH]`. `#` begins a comment. Line ends mean no more than spaces.
+//! Words of our own: `wildcard clearway|kernel`, `kernel ADDRESS[/LENGTH]`, `interfaces both|clearway|kernel`. `#` begins a comment. Line ends mean no more than spaces.
 
 use std::net::IpAddr;
 
 use clearway_shm::door::Secret;
 
-use super::{AppConfig, Wildcard};
+use super::{AppConfig, ShownInterfaces, Wildcard};
 
 /// What cannot be followed, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Wrong {
 }
 
 /// Words that may stand in the braces, and what follows them.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 10] = [
     ("rx-fifo-size", "a number of bytes"),
     ("tx-fifo-size", "a number of bytes"),
     ("namespace-id", "a name"),
@@ -38,6 +38,7 @@ const WORDS: [(&str, &str); 9] = [
     ("app-socket-api", "a path"),
     ("wildcard", "clearway or kernel"),
     ("kernel", "an address, or a prefix as 10.0.0.0/8"),
+    ("interfaces", "both, clearway or kernel"),
 ];
 
 /// The furthest that a word may be from the one that is proposed in its place.
@@ -77,6 +78,7 @@ fn setting(word: &str, words: &mut Words<'_>, config: &mut AppConfig) -> Result<
         "app-socket-api" => config.socket = Some(words.value(word, |value| Some(value.into()))?),
         "wildcard" => config.wildcard = words.value(word, wildcard)?,
         "kernel" => config.kernel.push(words.value(word, prefix)?),
+        "interfaces" => config.interfaces = words.value(word, ShownInterfaces::read)?,
         _ => {
             let near = WORDS.iter().map(|(known, _)| (distance(known, word), known)).min();
             return Err(words.wrong(match near {

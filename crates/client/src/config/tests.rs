@@ -47,6 +47,20 @@ fn cut_through_is_asked_for_by_the_local_scope_and_by_a_variable() {
 }
 
 #[test]
+fn whose_interfaces_are_shown_is_said_by_the_file_and_by_a_variable() {
+    let mut config = AppConfig::default();
+    assert_eq!(config.interfaces, ShownInterfaces::Both);
+    parse("vcl { interfaces kernel }", &mut config).unwrap();
+    assert_eq!(config.interfaces, ShownInterfaces::Kernel);
+    assert!(wrong("vcl { interfaces none }").1.contains("both, clearway or kernel"));
+    let said = |value: &'static str| {
+        AppConfig::from_variables(|name| (name == "CLEARWAY_INTERFACES").then(|| value.into())).map(|c| c.interfaces)
+    };
+    assert_eq!(said("clearway").unwrap(), ShownInterfaces::Clearway);
+    assert!(said("all").unwrap_err().to_string().contains("CLEARWAY_INTERFACES=all: both, clearway or kernel"));
+}
+
+#[test]
 fn comments_are_passed_over() {
     let mut config = AppConfig::default();
     parse("# for the server\nvcl { # begins\n# namespace-id client\nnamespace-id server }", &mut config).unwrap();

@@ -10,7 +10,7 @@ use clearway_shm::layout::{flags, request, state};
 use clearway_shm::{Consumer, Hostile, Producer};
 
 use super::{Received, broken};
-use crate::ready::{READ, WRITE, room_in};
+use crate::ready::{READ, WRITE};
 use crate::wait::Deadline;
 use crate::{Errno, Socket};
 
@@ -89,7 +89,11 @@ impl Socket {
     fn write_some(&self, from: &[IoSlice<'_>], skip: usize) -> Result<usize, Errno> {
         let Some(tx) = self.core.tx() else { return Ok(0) };
         let held = self.core.lock_tx();
-        let written = tx.with(&held, |tx| write_from(tx, from, skip, || self.tell(request::WROTE, 0)));
+        let most = match self.core.send_limit() {
+            u32::MAX => usize::MAX,
+            _ => self.core.room(&tx.mem) as usize,
+        };
+        let written = tx.with(&held, |tx| write_from(tx, from, skip, most, || self.tell(request::WROTE, 0)));
         written.and_then(|written| written).map_err(broken)
     }
 
@@ -97,13 +101,13 @@ impl Socket {
     fn ask_for_room(&self) -> Result<bool, Errno> {
         let Some(tx) = self.core.tx() else { return Ok(false) };
         tx.mem.head().want_room.swap(1, std::sync::atomic::Ordering::AcqRel);
-        Ok(room_in(&tx.mem) > 0)
+        Ok(self.core.room(&tx.mem) > 0)
     }
 
     fn wait_to_send(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
         let deadline = *deadline.get_or_insert_with(|| self.send_deadline());
         let can_go_on = || match self.may_send(1) {
-            Ok(connected) => connected && self.core.tx().is_some_and(|tx| room_in(&tx.mem) > 0),
+            Ok(connected) => connected && self.core.tx().is_some_and(|tx| self.core.room(&tx.mem) > 0),
             Err(_) => true,
         };
         self.client.wait_for(&self.core, WRITE, deadline, can_go_on)
@@ -117,14 +121,18 @@ impl Socket {
             return Err(Errno::AGAIN);
         }
         let wanted: usize = into.iter().map(|part| part.len()).sum();
-        let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
+        let least = match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
+            libc::MSG_WAITALL => wanted,
+            0 => wanted.min(self.core.lowat() as usize),
+            _ => 1,
+        };
         let mut got = 0;
         let mut deadline = None;
         loop {
             // The state is read before the FIFO: what ends the stream is set after the last byte.
             let state = self.core.state();
             got += self.read_some(into, got, flags)?;
-            let enough = got == wanted || got > 0 && (!all || self.at_mark());
+            let enough = got == wanted || got > 0 && (got >= least || self.at_mark());
             if enough && (got > 0 || self.core.readable()) {
                 break;
             }
@@ -273,22 +281,23 @@ impl Socket {
     }
 }
 
-/// Copies bytes of `from` behind the first `skip`, as long as there is room, and publishes them in chunks. All but the last say that more follows: where a chunk ends
+/// Copies bytes of `from` behind the first `skip`, at most so many and as long as there is room, and publishes them in chunks. All but the last say that more follows: where a chunk ends
 /// is nothing that the peer should find a small segment at, and wait for its acknowledgement.
 pub(super) fn write_from(
     tx: &mut Producer,
     from: &[IoSlice<'_>],
     mut skip: usize,
+    most: usize,
     tell: impl Fn(),
 ) -> Result<usize, Hostile> {
-    let wanted = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip);
+    let wanted = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip).min(most);
     let mut written = 0;
     let mut unpublished = 0;
     for part in from {
         let mut rest = part.get(skip..).unwrap_or_default();
         skip = skip.saturating_sub(part.len());
-        while !rest.is_empty() {
-            let chunk = &rest[..rest.len().min((CHUNK - unpublished) as usize)];
+        while !rest.is_empty() && written < most {
+            let chunk = &rest[..rest.len().min((CHUNK - unpublished) as usize).min(most - written)];
             let len = tx.write_ahead(unpublished, chunk)?;
             unpublished += len;
             written += len as usize;

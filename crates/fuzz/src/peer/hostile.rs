@@ -318,5 +318,6 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         defer_accept: input.word() >> (input.byte() % 32),
         receive_buffer: input.word() >> (input.byte() % 32),
         send_buffer: input.word() >> (input.byte() % 32),
+        mtu: u16::from(input.byte()) << (input.byte() % 9),
     }
 }

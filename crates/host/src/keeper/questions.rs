@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clearway_base::Handle;
-use clearway_shm::door::{self, Heirloom, Kind, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of};
+use clearway_shm::door::{
+    self, Heirloom, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of,
+};
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SndBuf;
@@ -46,6 +48,7 @@ impl Keeper {
         match request {
             Request::Hello(_) | Request::Inherit { .. } => {}
             Request::Prefixes => self.ask_prefixes(asker),
+            Request::Interfaces => self.ask_interfaces(asker),
             Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
             Request::Claim { session } => self.ask_claim(asker, session),
             Request::Segment { segment } => answer_segment(&asker, segment),
@@ -208,6 +211,13 @@ impl Keeper {
         });
     }
 
+    fn ask_interfaces(&mut self, asker: Asker) {
+        self.delegate(0, asker, move |worker, asker| {
+            let (sessions, stack) = worker.both();
+            Ok(Reply::Interfaces(fitting(sessions.interfaces(stack, &asker.program))))
+        });
+    }
+
     fn note_stayed(&mut self, program: u32, what: String, why: String) {
         let Some(entry) = self.programs.get_mut(&program) else { return };
         let short = |text: String| text.chars().filter(|c| !c.is_control()).take(MAX_STAYED_TEXT).collect::<String>();
@@ -252,6 +262,20 @@ fn answer_segment(asker: &Asker, number: u32) {
 
 fn no_lifeline(errno: Errno) -> Refusal {
     refuse(errno, "no descriptor for one more session; raise the host's limit of open files (ulimit -n)")
+}
+
+/// As many interfaces as a message holds.
+fn fitting(list: Vec<door::Interface>) -> Vec<door::Interface> {
+    let mut left = MAX_INTERFACES_LEN;
+    // An encoded number takes five bytes at most, and an address one more for its family.
+    let len = |one: &door::Interface| 32 + one.name.len() + one.addresses.len() * 18;
+    list.into_iter()
+        .take_while(|one| {
+            let fits = len(one) <= left;
+            left = left.saturating_sub(len(one));
+            fits
+        })
+        .collect()
 }
 
 /// As much of both lists as a message holds.

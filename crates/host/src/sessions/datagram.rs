@@ -118,6 +118,7 @@ impl Sessions {
             UdpSpec { table: session.table, local, token: Session::token(handle), v6_only: session.options.v6_only };
         let socket = stack.udp_bind_shared(spec, sharing)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
+        stack.udp_set_mtu(socket, session.options.mtu)?;
         datagrams.socket = Some(socket);
         self.relay_out(stack, handle);
         Ok(stack.udp_local(socket).unwrap_or(local))

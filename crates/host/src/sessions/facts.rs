@@ -1,15 +1,16 @@
 //! What processes may know: a connection's inner values, and where their namespace leads.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use clearway_proto::{NextHop, Phase, State, TcpInfo};
-use clearway_shm::door::{Info, SessionId};
+use clearway_proto::{InterfaceInfo, Link, NextHop, Phase, State, TcpInfo};
+use clearway_shm::door::{Info, Interface, SessionId};
 use nix::errno::Errno;
 
 use super::verbs::gone;
 use super::{HostStack, Sessions, What, place};
 use crate::errno::{Refusal, refuse};
+use crate::interfaces::InterfaceEntry;
 use crate::program::Program;
 
 impl Sessions {
@@ -46,6 +47,36 @@ impl Sessions {
         routes.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
         (local, routes)
     }
+
+    /// The namespace's interfaces, in the order in which they were made.
+    pub(crate) fn interfaces(&self, stack: &HostStack, program: &Program) -> Vec<Interface> {
+        let table = place::ground(&self.house, stack, program).table;
+        let names = self.house.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_it = |iface| {
+            stack
+                .addresses()
+                .filter(move |a| a.iface == iface)
+                .map(|a| (a.cidr.addr.into(), a.cidr.prefix_len))
+                .collect()
+        };
+        let known = |entry: &InterfaceEntry| {
+            let info = stack.interfaces().find(|info| info.iface == entry.iface && info.table == table)?;
+            Some(told(&info, &entry.name, of_it(info.iface)))
+        };
+        names.iter().filter_map(known).collect()
+    }
+}
+
+/// An interface as processes are told of it.
+fn told(info: &InterfaceInfo, name: &str, addresses: Vec<(IpAddr, u8)>) -> Interface {
+    let (loopback, station) = match info.link {
+        Link::Ethernet(mac) => (false, Some(mac.0)),
+        Link::Raw => (false, None),
+        Link::Loopback => (true, None),
+    };
+    // Linux counts interfaces from 1, and so do the heads of datagrams.
+    let number = u32::from(info.iface.0) + 1;
+    Interface { number, name: name.to_owned(), up: info.up, loopback, mtu: info.mtu, station, addresses }
 }
 
 /// TCPI_OPT_TIMESTAMPS, TCPI_OPT_SACK, TCPI_OPT_WSCALE.

@@ -261,6 +261,7 @@ impl Sessions {
             What::Datagrams(datagrams) => {
                 if let Some(socket) = datagrams.socket {
                     stack.udp_set_hops(socket, options.tos, options.ttl)?;
+                    stack.udp_set_mtu(socket, options.mtu)?;
                     let sharing = session.sharing();
                     stack.udp_set_sharing(socket, sharing)?;
                     self.at_relays(handle, move |stack, socket| {
@@ -299,6 +300,18 @@ fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
     Some(head)
 }
 
+/// IPv6's header and TCP's.
+const HEADERS: u16 = 60;
+
+/// Payload bytes of a segment at most, as TCP_MAXSEG and IPV6_MTU say it; 0: as the path says.
+fn segment_within(options: &SocketOptions) -> u16 {
+    match (options.max_segment, options.mtu) {
+        (most, 0) => most,
+        (0, mtu) => mtu.saturating_sub(HEADERS).max(1),
+        (most, mtu) => most.min(mtu.saturating_sub(HEADERS).max(1)),
+    }
+}
+
 /// A connection's options as the stack has them. `default` is the congestion control of who asks for none by name.
 pub(super) fn conn_options(options: &SocketOptions, default: Option<clearway_proto::Congestion>) -> ConnOptions {
     use clearway_base::Duration;
@@ -313,7 +326,7 @@ pub(super) fn conn_options(options: &SocketOptions, default: Option<clearway_pro
         cork: options.cork,
         keepalive: options.keepalive.then_some(keepalive),
         user_timeout: Duration::from_millis(options.user_timeout.into()),
-        max_segment: options.max_segment,
+        max_segment: segment_within(options),
         congestion: match options.congestion {
             door::Congestion::Default => default.unwrap_or(ConnOptions::default().congestion),
             door::Congestion::Reno => Congestion::Reno,

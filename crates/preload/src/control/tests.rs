@@ -17,7 +17,7 @@ fn what_is_written_is_read() {
     all.extend(message(libc::IPPROTO_IP, libc::IP_TOS, Byte(0x10)));
     all.extend(message(libc::IPPROTO_UDP, libc::UDP_SEGMENT, 1400u16));
     let from = libc::in_addr { s_addr: u32::from(Ipv4Addr::new(10, 0, 0, 1)).to_be() };
-    let info = in_pktinfo { ipi_ifindex: 3, ipi_spec_dst: from, ipi_addr: from };
+    let info = in_pktinfo { ipi_ifindex: interfaces::shown(3) as c_int, ipi_spec_dst: from, ipi_addr: from };
     all.extend(message(libc::IPPROTO_IP, libc::IP_PKTINFO, info));
     let mut how = SendTo::default();
     read(&all, &mut how).expect("all known");
@@ -26,8 +26,21 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn minus_one_stands_for_what_the_socket_does_over_ipv6() {
+    let mut all = message(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, -1 as c_int);
+    all.extend(message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, -1 as c_int));
+    let mut how = SendTo::default();
+    read(&all, &mut how).expect("as Linux takes it");
+    assert_eq!(how, SendTo::default());
+}
+
+#[test]
 fn impossible_messages_are_refused() {
     let mut how = SendTo::default();
+    let kernels = libc::in_addr { s_addr: 0 };
+    let kernels = in_pktinfo { ipi_ifindex: 3, ipi_spec_dst: kernels, ipi_addr: kernels };
+    let kernels = message(libc::IPPROTO_IP, libc::IP_PKTINFO, kernels);
+    assert_eq!(read(&kernels, &mut how), fail(libc::ENODEV), "an interface of the kernel's");
     let good = message(libc::IPPROTO_IP, libc::IP_TTL, 9 as c_int);
     for bad_len in [0usize, 15, 33, usize::MAX] {
         let mut bad = good.clone();

@@ -11,6 +11,8 @@ use crate::errno::{Answer, fail};
 use crate::object::Ours;
 
 const DEFAULT_HOPS: u8 = 64;
+/// Every link of IPv6 takes as much (RFC 8200 5).
+const LEAST_MTU: c_int = 1280;
 const LAST_DISCOVER: c_int = 5;
 
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
@@ -26,6 +28,8 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::IPV6_RECVTCLASS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tclass, wants.tos)),
         libc::IPV6_RECVHOPLIMIT => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.hop_limit, wants.ttl)),
         libc::IPV6_MTU_DISCOVER => discover(ours, number)?,
+        libc::IPV6_MTU if number != 0 && number < LEAST_MTU => return fail(libc::EINVAL),
+        libc::IPV6_MTU => setting.options.mtu = u16::try_from(number).unwrap_or(u16::MAX),
         libc::IPV6_RECVERR | libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND => {
             return only_off(number);
         }

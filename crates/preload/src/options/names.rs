@@ -4,7 +4,6 @@ use std::ffi::c_int;
 
 /// Tuning: a connection does the same without it.
 const TUNING: &[(c_int, c_int, &str)] = &[
-    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, "SO_RCVLOWAT"),
     (libc::SOL_SOCKET, libc::SO_INCOMING_CPU, "SO_INCOMING_CPU"),
     (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, "SO_MAX_PACING_RATE"),
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY, "SO_ZEROCOPY"),

@@ -32,7 +32,10 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::SO_OOBINLINE => options.oob_inline = on,
         libc::SO_LINGER => options.linger = linger_of(value)?,
         libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => options.receive_buffer = buffer(on_off),
-        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => options.send_buffer = buffer(on_off),
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => {
+            options.send_buffer = buffer(on_off);
+            socket.set_send_limit(options.send_buffer.max(LEAST_SNDBUF / 2));
+        }
         libc::SO_RCVTIMEO => socket.set_receive_timeout(timeout(value)?),
         libc::SO_SNDTIMEO => socket.set_send_timeout(timeout(value)?),
         libc::SO_RXQ_OVFL => socket.set_flag(flags::RXQ_OVFL, on),
@@ -41,8 +44,8 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::SO_PRIORITY => setting.ours.extra().priority = on_off,
         libc::SO_BUSY_POLL if on_off < 0 => return fail(libc::EINVAL),
         libc::SO_BUSY_POLL => setting.ours.extra().busy_poll = on_off,
-        // One byte makes a socket readable, and that is how it is.
-        libc::SO_RCVLOWAT if on_off == 1 || on_off == 0 => {}
+        // A negative number is a huge one to Linux, which cuts it.
+        libc::SO_RCVLOWAT => socket.set_receive_lowat(u32::try_from(on_off).unwrap_or(u32::MAX)),
         libc::SO_TYPE | libc::SO_PROTOCOL | libc::SO_DOMAIN | libc::SO_ERROR => return fail(libc::ENOPROTOOPT),
         libc::SO_DEBUG
         | libc::SO_DONTROUTE
@@ -78,7 +81,8 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
         libc::SO_RXQ_OVFL => Value::Number(c_int::from(socket.flag(flags::RXQ_OVFL))),
         libc::SO_RCVBUF => Value::Number(buffer_told(options.receive_buffer, receive, LEAST_RCVBUF)),
         libc::SO_SNDBUF => Value::Number(buffer_told(options.send_buffer, send, LEAST_SNDBUF)),
-        libc::SO_RCVLOWAT | libc::SO_SNDLOWAT => Value::Number(1),
+        libc::SO_RCVLOWAT => Value::Number(c_int::try_from(socket.receive_lowat()).unwrap_or(c_int::MAX)),
+        libc::SO_SNDLOWAT => Value::Number(1),
         libc::SO_LINGER => Value::Bytes(bytes(linger {
             l_onoff: c_int::from(options.linger.is_some()),
             l_linger: c_int::from(options.linger.unwrap_or(0)),

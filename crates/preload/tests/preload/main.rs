@@ -103,6 +103,93 @@ fn streams_of_the_c_library() {
 }
 
 #[test]
+fn system_calls_by_their_numbers() {
+    over_a_host("numbers");
+}
+
+#[test]
+fn standard_streams_that_become_connections() {
+    over_a_host("redirected");
+}
+
+#[test]
+fn bytes_that_go_round_the_library_are_refused_and_not_lost() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("astray");
+    let expected = "\
+write: -1 EPIPE
+SIGPIPE: 0
+send: 4
+recv: 4
+text: good
+read: -1 EAGAIN
+recv: 5
+io_uring_setup: -1 ENOSYS
+connect: 0
+write: -1 EPIPE
+read: -1 EAGAIN
+recv: -1 EAGAIN
+";
+    for addr in Host::ADDRESSES {
+        let run = preloaded(&path, addr, &host.environment());
+        assert_eq!(run.stdout, expected, "{}", run.stderr);
+    }
+}
+
+/// What `interfaces.c` says of the namespace's interface.
+const LOOP0: &str = "\
+loop0: packet, hatype 772 mask none up loopback
+loop0: 172.16.1.1 mask 255.255.255.0 up loopback
+loop0: fd00:1::1 mask ffff:ffff:ffff:ffff:: up loopback
+others: 1
+index: as if_nametoindex
+name: loop0
+address: 172.16.1.1
+netmask: 255.255.255.0
+mtu: a loopback's
+flags: 9
+among all: 172.16.1.1
+of no name: ENODEV
+and back: loop0
+no name: 0 ENODEV
+listed: with its index
+a link: type 772 up
+an address: 172.16.1.1/24
+an address: 172.16.1.1/24
+an address: fd00:1::1/64
+";
+
+#[test]
+fn programs_are_shown_the_namespaces_interfaces_beside_the_kernels() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("interfaces");
+    let both = host.environment();
+    let run = preloaded(&path, "loop0", &both);
+    assert_eq!(run.stdout, LOOP0, "{}", run.stderr);
+    compare("the kernel's beside ours", &plain(&path, "lo"), &preloaded(&path, "lo", &both));
+    let with = |whose: &str| {
+        let mut environment = host.environment();
+        environment.push(("CLEARWAY_INTERFACES", whose.to_owned()));
+        environment
+    };
+    let alone = preloaded(&path, "loop0", &with("clearway"));
+    assert_eq!(alone.stdout, LOOP0.replace("others: 1", "others: 0"), "{}", alone.stderr);
+    let kernels = preloaded(&path, "loop0", &with("kernel"));
+    assert!(kernels.stdout.starts_with("others: 1\nindex: ENODEV\n"), "{}", kernels.stdout);
+}
+
+#[test]
+fn options_do_what_they_do_on_linux() {
+    over_a_host("options");
+}
+
+#[test]
 fn signals_while_blocked() {
     over_a_host("signals");
 }

@@ -10,8 +10,19 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The programs that say the same over the kernel and over Clearway.
-pub(crate) const PROGRAMS: [&str; 8] =
-    ["errnos", "forks", "execs", "edges", "threads", "signals", "streams", "listeners"];
+pub(crate) const PROGRAMS: [&str; 11] = [
+    "errnos",
+    "forks",
+    "execs",
+    "edges",
+    "threads",
+    "signals",
+    "streams",
+    "listeners",
+    "numbers",
+    "redirected",
+    "options",
+];
 
 /// Longer than a host takes to start on a busy machine; only what hangs reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -323,6 +323,25 @@ fn what_is_sent_to_ourselves_comes_back_over_loopback() {
     }
 }
 
+#[test]
+fn a_socket_may_keep_its_packets_shorter_than_the_way_takes() {
+    let mut net = Net::new(&[(loopback(65_535, 0), &["10.0.0.1/24", "2001:db8::1/64"])]);
+    let socket = bind(&mut net, "2001:db8::1", 7);
+    net.stack.udp_set_mtu(socket, 1_280).unwrap();
+    let payload = vec![5; 4_000];
+    for (mtu, expected) in [(1_280, 4), (0, 1), (100, 4)] {
+        net.stack.udp_set_mtu(socket, mtu).unwrap();
+        net.stack.udp_send(socket, end("2001:db8::1", 7), None, &payload).unwrap();
+        net.stack.emit(net.now, &mut net.sink);
+        assert_eq!(net.sink.sent.len(), expected, "{mtu}");
+        while let Some((iface, frame, _)) = net.sink.sent.pop_front() {
+            assert!(expected == 1 || frame.len() <= 1_280);
+            net.ingest_on(iface, &frame);
+        }
+        assert_eq!(received(&mut net, socket)[0].2, payload);
+    }
+}
+
 /// A stack whose loopback carries everything, with a receiver at port 53 and a sender at port 1000.
 fn loops(config: Config, mtu: u32) -> (Net, UdpId, UdpId) {
     let mut net = Net::with(config, &[(loopback(mtu, 0), &["10.0.0.1/24", "2001:db8::1/64"])]);

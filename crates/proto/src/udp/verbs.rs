@@ -10,6 +10,7 @@ use super::{
 use crate::Table;
 use crate::bind::Sharing;
 use crate::error::Unreachable;
+use crate::pmtu::MIN_V6;
 use crate::stack::{Stack, UdpId};
 use crate::store::Env;
 
@@ -228,6 +229,13 @@ impl<E: Env> Stack<E> {
     pub fn udp_set_hops(&mut self, socket: UdpId, tos: u8, ttl: u8) -> Result<(), UdpError> {
         let s = self.udp.by_id(socket)?;
         (s.tos, s.ttl) = (tos, ttl);
+        Ok(())
+    }
+
+    /// Sets how long an IPv6 packet of this socket may be where the way would take a longer one: what does not fit leaves in fragments. 0: as the way takes. No less than every
+    /// link of IPv6 takes is heeded (RFC 8200 5).
+    pub fn udp_set_mtu(&mut self, socket: UdpId, mtu: u16) -> Result<(), UdpError> {
+        self.udp.by_id(socket)?.mtu = if mtu == 0 { 0 } else { mtu.max(MIN_V6 as u16) };
         Ok(())
     }
 

@@ -25,7 +25,7 @@ fn seen(limit: u32, parts: &[usize]) -> Vec<(u32, bool)> {
     let seen = RefCell::new(Vec::new());
     let bytes: Vec<Vec<u8>> = parts.iter().map(|len| vec![1; *len]).collect();
     let slices: Vec<IoSlice<'_>> = bytes.iter().map(|part| IoSlice::new(part)).collect();
-    let written = write_from(&mut producer, &slices, 0, || {
+    let written = write_from(&mut producer, &slices, 0, usize::MAX, || {
         let mut worker = consumer.borrow_mut();
         worker.attend();
         seen.borrow_mut().push((worker.len().unwrap(), worker.more_follows()));

@@ -1,0 +1,83 @@
+use clearway_client::Interface;
+
+use super::netlink::{datagrams, question};
+use super::*;
+
+fn one() -> Interface {
+    Interface {
+        number: 2,
+        name: "tap0".into(),
+        up: true,
+        loopback: false,
+        mtu: 1500,
+        station: Some([2, 0, 0, 0, 0, 9]),
+        addresses: vec![("10.1.0.9".parse().unwrap(), 24), ("fe80::9".parse().unwrap(), 64)],
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// RTM_GETADDR or RTM_GETLINK, as a dump, of this family.
+fn asked(kind: u16, family: u8) -> Vec<u8> {
+    let mut bytes = vec![20, 0, 0, 0];
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(0x301u16.to_ne_bytes());
+    bytes.extend(7u32.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([family, 0, 0, 0]);
+    bytes
+}
+
+#[test]
+fn a_number_says_whose_an_interface_is() {
+    assert_eq!((shown(0), inner(0)), (0, Some(0)));
+    assert_eq!(inner(shown(3)), Some(3));
+    assert_eq!(inner(3), None);
+    assert_eq!(inner(BASE), None);
+}
+
+#[test]
+fn names_are_cut_to_what_c_has_room_for() {
+    let mut long = one();
+    long.name = "an-interface-of-a-long-name".into();
+    assert!(is_called(&long, b"an-interface-of"));
+    assert!(is_called(&one(), b"tap0\0rest") && !is_called(&one(), b"tap") && !is_called(&one(), b"\0"));
+}
+
+#[test]
+fn a_dump_of_addresses_tells_those_of_the_family_that_was_asked_for() {
+    for (family, expected) in [(0, vec![2, 10]), (2, vec![2]), (10, vec![10])] {
+        let question = question(&asked(22, family)).unwrap();
+        let told = datagrams(&[one()], question, 99).concat();
+        let mut families = Vec::new();
+        let mut rest = told.as_slice();
+        while !rest.is_empty() {
+            let len = u32::from_ne_bytes(*rest.first_chunk().unwrap()) as usize;
+            assert_eq!((half(rest, 4), half(rest, 6)), (20, 2), "RTM_NEWADDR, NLM_F_MULTI");
+            assert_eq!(rest[8..16], [7u32.to_ne_bytes(), 99u32.to_ne_bytes()].concat(), "sequence and port");
+            assert_eq!(rest[20..24], shown(2).to_ne_bytes());
+            families.push(rest[16]);
+            rest = &rest[len..];
+        }
+        assert_eq!(families, expected);
+    }
+}
+
+#[test]
+fn a_link_has_its_name_where_programs_look_for_it() {
+    let told = datagrams(&[one()], question(&asked(18, 0)).unwrap(), 1).concat();
+    assert_eq!(half(&told, 4), 16);
+    assert_eq!(half(&told, 34), 3, "IFLA_IFNAME is the first attribute");
+    assert_eq!(&told[36..41], b"tap0\0");
+}
+
+#[test]
+fn only_dumps_have_a_part_of_ours() {
+    let mut single = asked(18, 0);
+    single[6..8].copy_from_slice(&1u16.to_ne_bytes());
+    assert_eq!(question(&single), None);
+    assert_eq!(question(&asked(26, 0)), None, "routes");
+    assert_eq!(question(&asked(22, 0)[..10]), None);
+}

@@ -1,0 +1,142 @@
+/* What a program is told that asks for the interfaces, by every way that there is; only of those whose name or address the command line says. */
+#include "common.h"
+
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netpacket/packet.h>
+
+static const char *wanted;
+
+static const char *text_of(const struct sockaddr *addr)
+{
+	static char text[64];
+
+	if (!addr)
+		return "none";
+	if (addr->sa_family == AF_PACKET)
+		snprintf(text, sizeof(text), "packet, hatype %d", ((struct sockaddr_ll *)addr)->sll_hatype);
+	else
+		inet_ntop(addr->sa_family, addr->sa_family == AF_INET ? (void *)&((struct sockaddr_in *)addr)->sin_addr : (void *)&((struct sockaddr_in6 *)addr)->sin6_addr, text, sizeof(text));
+	return text;
+}
+
+static void by_getifaddrs(void)
+{
+	struct ifaddrs *list, *one;
+	int others = 0;
+
+	if (getifaddrs(&list))
+		die("getifaddrs");
+	for (one = list; one; one = one->ifa_next) {
+		if (strcmp(one->ifa_name, wanted)) {
+			others = 1;
+			continue;
+		}
+		printf("%s: %s", one->ifa_name, text_of(one->ifa_addr));
+		printf(" mask %s%s%s\n", text_of(one->ifa_netmask), one->ifa_flags & IFF_UP ? " up" : "", one->ifa_flags & IFF_LOOPBACK ? " loopback" : "");
+	}
+	printf("others: %d\n", others);
+	freeifaddrs(list);
+}
+
+static void by_ioctl(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct ifreq asked = {};
+	struct ifreq many[64];
+	struct ifconf conf = {.ifc_len = sizeof(many), .ifc_req = many};
+
+	strcpy(asked.ifr_name, wanted);
+	printf("index: %s\n", ioctl(fd, SIOCGIFINDEX, &asked) ? strerrorname_np(errno) : asked.ifr_ifindex == if_nametoindex(wanted) ? "as if_nametoindex" : "another");
+	memset(asked.ifr_name, 0, sizeof(asked.ifr_name));
+	printf("name: %s\n", ioctl(fd, SIOCGIFNAME, &asked) ? strerrorname_np(errno) : asked.ifr_name);
+	printf("address: %s\n", ioctl(fd, SIOCGIFADDR, &asked) ? strerrorname_np(errno) : text_of(&asked.ifr_addr));
+	printf("netmask: %s\n", ioctl(fd, SIOCGIFNETMASK, &asked) ? strerrorname_np(errno) : text_of(&asked.ifr_netmask));
+	printf("mtu: %s\n", ioctl(fd, SIOCGIFMTU, &asked) ? strerrorname_np(errno) : asked.ifr_mtu == 65535 || asked.ifr_mtu == 65536 ? "a loopback's" : "small");
+	printf("flags: %d\n", ioctl(fd, SIOCGIFFLAGS, &asked) ? -1 : asked.ifr_flags & (IFF_UP | IFF_LOOPBACK));
+	if (ioctl(fd, SIOCGIFCONF, &conf))
+		die("SIOCGIFCONF");
+	for (int i = 0; i < conf.ifc_len / (int)sizeof(many[0]); i++)
+		if (!strcmp(many[i].ifr_name, wanted))
+			printf("among all: %s\n", text_of(&many[i].ifr_addr));
+	strcpy(asked.ifr_name, "nothing");
+	printf("of no name: %s\n", ioctl(fd, SIOCGIFADDR, &asked) ? strerrorname_np(errno) : "there");
+	close(fd);
+}
+
+static void by_names(void)
+{
+	struct if_nameindex *list = if_nameindex();
+	char name[IF_NAMESIZE];
+	unsigned index = if_nametoindex(wanted);
+
+	printf("and back: %s\n", if_indextoname(index, name) ? name : strerrorname_np(errno));
+	printf("no name: %u %s\n", if_nametoindex("nothing"), strerrorname_np(errno));
+	for (int i = 0; list[i].if_index; i++)
+		if (!strcmp(list[i].if_name, wanted))
+			printf("listed: %s\n", list[i].if_index == index ? "with its index" : "with another");
+	if_freenameindex(list);
+}
+
+/* A dump, read as careful programs do: how long is it, and then all of it. */
+static void by_netlink(int kind, int family)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), over = 0;
+	struct {
+		struct nlmsghdr head;
+		struct ifaddrmsg body;
+		char pad[16];
+	} question = {.head = {.nlmsg_len = NLMSG_LENGTH(16), .nlmsg_type = kind, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = 42}, .body.ifa_family = family};
+	struct sockaddr_nl to = {.nl_family = AF_NETLINK}, own, from;
+	socklen_t own_len = sizeof(own);
+	unsigned index = if_nametoindex(wanted);
+
+	if (sendto(fd, &question, question.head.nlmsg_len, 0, (void *)&to, sizeof(to)) < 0)
+		die("sendto");
+	getsockname(fd, (void *)&own, &own_len);
+	while (!over) {
+		struct iovec part = {};
+		struct msghdr message = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &part, .msg_iovlen = 1};
+		ssize_t len = recvmsg(fd, &message, MSG_PEEK | MSG_TRUNC);
+
+		part = (struct iovec){malloc(len), len};
+		if (len < 0 || recvmsg(fd, &message, 0) != len || from.nl_pid)
+			die("recvmsg");
+		for (struct nlmsghdr *head = part.iov_base; NLMSG_OK(head, len); head = NLMSG_NEXT(head, len)) {
+			struct ifaddrmsg *of_address = NLMSG_DATA(head);
+			struct ifinfomsg *of_link = NLMSG_DATA(head);
+
+			if (head->nlmsg_seq != 42 || head->nlmsg_pid != own.nl_pid)
+				printf("not ours: %u %u\n", head->nlmsg_seq, head->nlmsg_pid);
+			over |= head->nlmsg_type == NLMSG_DONE;
+			if (head->nlmsg_type == RTM_NEWADDR && of_address->ifa_index == index)
+				for (struct rtattr *at = IFA_RTA(of_address), *end = (void *)((char *)head + head->nlmsg_len); at < end; at = (void *)((char *)at + RTA_ALIGN(at->rta_len)))
+					if (at->rta_type == IFA_ADDRESS) {
+						char text[64];
+
+						printf("an address: %s/%d\n", inet_ntop(of_address->ifa_family, RTA_DATA(at), text, sizeof(text)), of_address->ifa_prefixlen);
+					}
+			if (head->nlmsg_type == RTM_NEWLINK && of_link->ifi_index == index)
+				printf("a link: type %d%s\n", of_link->ifi_type, of_link->ifi_flags & IFF_UP ? " up" : "");
+		}
+		free(part.iov_base);
+	}
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2)
+		return 2;
+	wanted = argv[1];
+	alarm(PATIENCE_S);
+	by_getifaddrs();
+	by_ioctl();
+	by_names();
+	by_netlink(RTM_GETLINK, AF_UNSPEC);
+	by_netlink(RTM_GETADDR, AF_INET);
+	by_netlink(RTM_GETADDR, AF_UNSPEC);
+	return 0;
+}
