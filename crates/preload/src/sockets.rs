@@ -199,7 +199,7 @@ unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t
             pending.state().port_was_asked = true;
             None
         }
-        Object::Set(_) => None,
+        Object::Set(_) | Object::Route(_) => None,
     }
 }
 
