@@ -205,6 +205,10 @@ fn who_asks_again_before_it_has_read_the_answer_is_let_go() {
     // Answers that nobody takes hold descriptors that the system counts against the host.
     assert!(ask(Request::Prefixes) && readable());
     assert!(ask(Request::Prefixes));
+    // The first answer is not read before the host has seen the second question.
+    let mut fds = [PollFd::new(door.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::from(20_000u16)).unwrap();
+    assert!(fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)), "it is served on");
     assert!(matches!(hear(), Some((Reply::Prefixes(_), _))));
     assert!(hear().is_none(), "it is served on");
 }
