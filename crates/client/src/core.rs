@@ -104,13 +104,20 @@ impl End<Consumer> {
 impl End<Producer> {
     /// Works with the end as it is now. Call with the session's `tx_lock` held.
     pub(crate) fn with<R>(&self, _held: &lock::Guard<'_>, work: impl FnOnce(&mut Producer) -> R) -> Result<R, Hostile> {
-        match self.end.try_lock() {
-            Ok(mut end) => {
-                end.refresh()?;
-                Ok(work(&mut end))
+        let mut resumed;
+        let mut locked = self.end.try_lock();
+        let end = match &mut locked {
+            Ok(end) => &mut **end,
+            Err(_) => {
+                resumed = Producer::new(self.mem.clone());
+                &mut resumed
             }
-            Err(_) => Ok(work(&mut Producer::resume(self.mem.clone())?)),
-        }
+        };
+        // Before it is looked at: the host gives no memory back meanwhile.
+        end.begin_write();
+        let done = end.refresh().map(|()| work(end));
+        end.end_write();
+        done
     }
 }
 

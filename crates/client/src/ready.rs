@@ -52,7 +52,7 @@ pub(crate) fn bytes_in(fifo: &FifoMem) -> u32 {
 
 /// Bytes that there is room for.
 pub(crate) fn room_in(fifo: &FifoMem) -> u32 {
-    fifo.limit().saturating_sub(bytes_in(fifo))
+    fifo.lent().saturating_sub(bytes_in(fifo))
 }
 
 /// Linux calls a socket writable when a third of its buffer is free.
@@ -136,8 +136,8 @@ impl Core {
     /// Bytes that may lie in the transmit FIFO.
     fn transmit_limit(&self, fifo: &FifoMem) -> u32 {
         match self.kind {
-            Kind::Stream => fifo.limit().min(self.send_limit()),
-            Kind::Datagram => fifo.limit(),
+            Kind::Stream => fifo.lent().min(self.send_limit()),
+            Kind::Datagram => fifo.lent(),
         }
     }
 

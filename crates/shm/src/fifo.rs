@@ -7,11 +7,17 @@
 //!
 //! Each end keeps its own position privately and writes it to shared memory for the other. The other's position is read at most once in a call, and
 //! must have moved forward by no more than there was to move: else the call ends with [`Hostile`], nothing changes, and the FIFO can still be used safely.
+//!
+//! Position `p` lies at `p - origin` modulo the capacity. Whenever the producer finds the FIFO empty it moves the origin to where it goes on, so that a
+//! conversation of small messages uses the same few pages over and over. The origin stands still while anything is in the FIFO: the consumer reads it when it
+//! sees the first bytes after it had none. An origin that is a lie makes its reader take the wrong bytes out of the same memory, and nothing else.
+//!
+//! The consumer lends the producer so much room, the limit at most, and may take back what is not used yet ([`Consumer::lend`]).
 
 use std::io::{IoSlice, IoSliceMut};
 
 use crate::Hostile;
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, fence};
 use crate::layout::FifoHead;
 use crate::words::{Bytes, Words};
 
@@ -28,6 +34,9 @@ pub const MIN_CAPACITY: u32 = 64;
 
 /// The largest FIFO: differences of positions stay far from where they are ambiguous.
 pub const MAX_CAPACITY: u32 = 1 << 30;
+
+/// Bytes in front of a FIFO's memory that a producer goes through without looking whether it may begin anew: one page.
+const NEAR: u32 = 4096;
 
 /// Where a FIFO lies: its words and its bytes, checked once.
 #[derive(Clone)]
@@ -72,6 +81,9 @@ impl FifoMem {
         for word in [&head.urgent, &head.urgents, &head.urgent_taken, &head.urgent_passed, &head.more] {
             word.store(0, Ordering::Release);
         }
+        for word in [&head.origin, &head.writing, &head.withheld] {
+            word.store(0, Ordering::Release);
+        }
     }
 
     /// The FIFO's words.
@@ -83,6 +95,11 @@ impl FifoMem {
     pub fn limit(&self) -> u32 {
         self.limit
     }
+
+    /// How many bytes may be in it now, as far as the consumer lends room.
+    pub fn lent(&self) -> u32 {
+        self.limit.saturating_sub(self.head.withheld.load(Ordering::Acquire))
+    }
 }
 
 /// The end that puts bytes in.
@@ -90,12 +107,16 @@ pub struct Producer {
     pub(crate) mem: FifoMem,
     pub(crate) tail: u32,
     head_seen: u32,
+    lent_seen: u32,
+    origin: u32,
+    /// Bytes behind the tail up to the last one that was written ahead.
+    ahead: u32,
 }
 
 impl Producer {
     /// The producer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Producer {
-        Producer { mem, tail: 0, head_seen: 0 }
+        Producer { lent_seen: mem.lent(), mem, tail: 0, head_seen: 0, origin: 0, ahead: 0 }
     }
 
     /// Goes on where the last producer stopped, as the shared memory says. For ends that several threads or processes use, under a lock.
@@ -112,8 +133,35 @@ impl Producer {
         if tail.wrapping_sub(head) > self.mem.capacity {
             return Err(Hostile);
         }
+        if tail != self.tail {
+            // What we wrote ahead, and did not publish before somebody else went on, is nobody's.
+            self.ahead = 0;
+        }
         (self.tail, self.head_seen) = (tail, head);
+        (self.origin, self.lent_seen) = (self.mem.head.origin.load(Ordering::Acquire), self.mem.lent());
         Ok(())
+    }
+
+    /// From now until [`Producer::end_write`] the memory is written: the consumer does not give it back. Look at the FIFO after this, not before.
+    pub fn begin_write(&self) {
+        self.mem.head.writing.store(1, Ordering::Relaxed);
+        // Either the consumer's fence comes later and it sees this word, or ours does and we see that nothing is lent.
+        fence(Ordering::SeqCst);
+    }
+
+    /// What was to be written is written.
+    pub fn end_write(&self) {
+        self.mem.head.writing.store(0, Ordering::Release);
+    }
+
+    /// Where in the memory the byte `at` bytes behind the tail lies.
+    pub fn offset(&self, at: u32) -> u32 {
+        self.tail.wrapping_add(at).wrapping_sub(self.origin) & (self.mem.capacity - 1)
+    }
+
+    /// Bytes behind the tail up to the last one that was written ahead.
+    pub fn ahead(&self) -> u32 {
+        self.ahead
     }
 
     /// The FIFO.
@@ -165,8 +213,28 @@ impl Producer {
         let wanted = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let room = self.room_for(at.saturating_add(wanted))?.saturating_sub(at);
         let len = wanted.min(room);
-        self.mem.bytes.write(self.tail.wrapping_add(at), &bytes[..len as usize]);
+        if at == 0 && self.used() > 0 && self.offset(0).saturating_add(len) > NEAR {
+            // Perhaps it is empty by now, and no further memory need be touched.
+            self.look()?;
+        }
+        self.begin_anew();
+        self.mem.bytes.write(self.offset(at), &bytes[..len as usize]);
+        self.note_ahead(if len > 0 { at + len } else { 0 });
         Ok(len)
+    }
+
+    /// So many bytes behind the tail were written, or are about to be.
+    pub(crate) fn note_ahead(&mut self, len: u32) {
+        self.ahead = self.ahead.max(len);
+    }
+
+    /// In a FIFO with nothing in it the next byte lies in front again.
+    pub(crate) fn begin_anew(&mut self) {
+        if self.tail == self.head_seen && self.ahead == 0 && self.tail != self.origin {
+            self.origin = self.tail;
+            // Before the tail moves: who sees bytes sees where they lie.
+            self.mem.head.origin.store(self.origin, Ordering::Release);
+        }
     }
 
     /// The next `len` bytes behind the tail, all of them written ahead, become the consumer's.
@@ -174,6 +242,7 @@ impl Producer {
         debug_assert!(len <= self.mem.capacity - self.used(), "only what was written can be published");
         if len > 0 {
             self.tail = self.tail.wrapping_add(len);
+            self.ahead = self.ahead.saturating_sub(len);
             // Release: who sees the position sees the bytes.
             self.mem.head.tail.store(self.tail, Ordering::Release);
         }
@@ -223,7 +292,7 @@ impl Producer {
     }
 
     fn known_room(&self) -> u32 {
-        self.mem.limit.saturating_sub(self.used())
+        self.mem.limit.min(self.lent_seen).saturating_sub(self.used())
     }
 
     fn look(&mut self) -> Result<(), Hostile> {
@@ -233,6 +302,7 @@ impl Producer {
             return Err(Hostile);
         }
         self.head_seen = head;
+        self.lent_seen = self.mem.lent();
         Ok(())
     }
 }
@@ -242,12 +312,14 @@ pub struct Consumer {
     pub(crate) mem: FifoMem,
     pub(crate) head: u32,
     tail_seen: u32,
+    origin: u32,
+    lent: u32,
 }
 
 impl Consumer {
     /// The consumer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Consumer {
-        Consumer { mem, head: 0, tail_seen: 0 }
+        Consumer { lent: mem.limit, mem, head: 0, tail_seen: 0, origin: 0 }
     }
 
     /// Goes on where the last consumer stopped, as the shared memory says. For ends that several threads or processes use, under a lock.
@@ -265,6 +337,7 @@ impl Consumer {
             return Err(Hostile);
         }
         (self.head, self.tail_seen) = (head, tail);
+        self.origin = self.mem.head.origin.load(Ordering::Acquire);
         Ok(())
     }
 
@@ -285,8 +358,38 @@ impl Consumer {
         let wanted = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let there = self.len_for(at.saturating_add(wanted))?.saturating_sub(at);
         let len = wanted.min(there) as usize;
-        self.mem.bytes.read(self.head.wrapping_add(at), &mut out[..len]);
+        self.mem.bytes.read(self.offset(at), &mut out[..len]);
         Ok(len)
+    }
+
+    /// How many bytes were there at the last look, less those that were consumed since.
+    pub fn known(&self) -> u32 {
+        self.known_len()
+    }
+
+    /// Where in the memory the byte `at` bytes behind the head lies.
+    pub fn offset(&self, at: u32) -> u32 {
+        self.head.wrapping_add(at).wrapping_sub(self.origin) & (self.mem.capacity - 1)
+    }
+
+    /// From now on so many bytes may be in it, the limit at most. What is already in it stays.
+    pub fn lend(&mut self, bytes: u32) {
+        self.lent = bytes.min(self.mem.limit);
+        // Release: memory that was given back before is not written before.
+        self.mem.head.withheld.store(self.mem.limit - self.lent, Ordering::Release);
+    }
+
+    /// How much was lent last.
+    pub fn lent(&self) -> u32 {
+        self.lent
+    }
+
+    /// Lends nothing for the moment. True: nobody writes either, so that what is not in the FIFO may be given back to the system. [`Consumer::lend`] must follow, and
+    /// [`Consumer::room_wanted`].
+    pub fn withhold(&self) -> bool {
+        self.mem.head.withheld.store(u32::MAX, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.mem.head.writing.load(Ordering::Acquire) == 0
     }
 
     /// Gives up the first `len` bytes, or all when there are less.
@@ -332,7 +435,7 @@ impl Consumer {
 
     /// After consuming: true when at least so many bytes are free and the producer must be sent a message, because it asked for one.
     pub fn room_wanted(&self, at_least_free: u32) -> bool {
-        let free = self.mem.limit.saturating_sub(self.known_len());
+        let free = self.lent.saturating_sub(self.known_len());
         free >= at_least_free && self.mem.head.want_room.swap(0, Ordering::AcqRel) != 0
     }
 
@@ -355,6 +458,10 @@ impl Consumer {
         // In this order there is no overflow: what is known is at most the capacity.
         if grown > self.mem.capacity - self.known_len() {
             return Err(Hostile);
+        }
+        if grown > 0 && self.known_len() == 0 {
+            // It stands still from when the producer published the first of these bytes until it sees that we consumed the last one.
+            self.origin = self.mem.head.origin.load(Ordering::Acquire);
         }
         self.tail_seen = tail;
         Ok(())

@@ -125,7 +125,11 @@ pub struct FifoHead {
     pub urgents: AtomicU32,
     /// 1: the producer is in the midst of writing and publishes more at once; the producer's. Written before the tail.
     pub more: AtomicU32,
-    reserved: [Reserved; 11],
+    /// The position that lies at the beginning of the memory; the producer's. Written when the FIFO is empty, before the tail.
+    pub origin: AtomicU32,
+    /// 1: the producer writes into the memory, or is about to; the producer's. Stored before it looks at `withheld`.
+    pub writing: AtomicU32,
+    reserved: [Reserved; 9],
     /// Where the consumer goes on; the consumer's.
     pub head: AtomicU32,
     /// The producer waits for room. The producer stores 1 and then looks once more; the consumer, when enough is free, exchanges it for 0,
@@ -135,7 +139,9 @@ pub struct FifoHead {
     pub urgent_taken: AtomicU32,
     /// See `urgent_taken`.
     pub urgent_passed: AtomicU32,
-    reserved2: [Reserved; 12],
+    /// How many bytes of the limit may not be used now; the consumer's. All of them while the consumer gives memory back.
+    pub withheld: AtomicU32,
+    reserved2: [Reserved; 11],
 }
 
 /// The words of a session. The first line is the host's, the second the processes'.

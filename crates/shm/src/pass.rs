@@ -10,7 +10,8 @@ impl Consumer {
         // What is known already is never looked at again, and so never impossible.
         let (there, room) = (self.len_for(0).unwrap_or(0), to.room_for(0).unwrap_or(0));
         let len = len.min(there).min(room);
-        self.mem.bytes.copy_to(self.head, &to.mem.bytes, to.tail, len as usize);
+        to.begin_anew();
+        self.mem.bytes.copy_to(self.offset(0), &to.mem.bytes, to.offset(0), len as usize);
         to.publish(len);
         self.consume(len);
         len

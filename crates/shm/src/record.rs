@@ -55,10 +55,12 @@ impl Producer {
         Ok(true)
     }
 
-    fn write_words(&self, words: &[u64]) {
+    fn write_words(&mut self, words: &[u64]) {
+        self.begin_anew();
         for (word, at) in words.iter().zip((0..).step_by(8)) {
-            self.mem.bytes.write_word(self.tail.wrapping_add(at), *word);
+            self.mem.bytes.write_word(self.offset(at), *word);
         }
+        self.note_ahead(8 * words.len() as u32);
     }
 }
 
@@ -101,7 +103,7 @@ impl Consumer {
         }
         let mut words = [0; N];
         for (word, at) in words.iter_mut().zip((0..).step_by(8)) {
-            *word = self.mem.bytes.read_word(self.head.wrapping_add(at));
+            *word = self.mem.bytes.read_word(self.offset(at));
         }
         Ok(Some(words))
     }

@@ -7,6 +7,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::FileType;
@@ -55,6 +56,20 @@ impl From<Errno> for DoorError {
 
 /// Sends a message with descriptors. [`io::ErrorKind::WouldBlock`] on a socket that does not block: the peer does not read.
 pub fn send(fd: BorrowedFd<'_>, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(fd, message, descriptors, SendFlags::NOSIGNAL)
+}
+
+/// The same without descriptors, and without waiting whatever the socket is.
+pub fn send_now(fd: BorrowedFd<'_>, message: &impl Serialize) -> io::Result<()> {
+    send_with(fd, message, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+fn send_with(
+    fd: BorrowedFd<'_>,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> io::Result<()> {
     let mut buffer = [0; MAX_MESSAGE];
     let invalid = |error: postcard::Error| io::Error::new(io::ErrorKind::InvalidInput, error);
     let message = postcard::to_slice(message, &mut buffer).map_err(invalid)?;
@@ -67,7 +82,7 @@ pub fn send(fd: BorrowedFd<'_>, message: &impl Serialize, descriptors: &[Borrowe
         let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
         debug_assert!(fits, "the space was made for the most there can be");
     }
-    let sent = rustix::net::sendmsg(fd, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL);
+    let sent = rustix::net::sendmsg(fd, &[IoSlice::new(message)], &mut control, flags);
     // It may hold a secret, so nothing of it stays behind.
     message.zeroize();
     sent?;
@@ -133,10 +148,18 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 ///
 /// Older kernels cannot; there [`recv`] at least does not take descriptors out that are not wanted.
 pub(crate) fn refuse_descriptors(fd: BorrowedFd<'_>) {
+    // A kernel that does not know the option is not asked for each session again.
+    static IS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+    if IS_UNKNOWN.load(Ordering::Relaxed) {
+        return;
+    }
     let (off, len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
     let option = (&raw const off).cast();
     // SAFETY: the pointer is to an `int`, and its length is given.
-    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, option, len) };
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, option, len) };
+    if done != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOPROTOOPT) {
+        IS_UNKNOWN.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A pair of sockets: a session's lifeline. The first end is the host's and does not block.
@@ -150,14 +173,14 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// How long the kernel lets somebody wait who reads from a lifeline. It is the shortest time that it knows.
 const NO_BYTES: Duration = Duration::from_micros(1);
 
-/// A session's lifeline: the host's end, which does not block, and the program's. Of a type that programs seldom have, so that it is found again after `exec`.
+/// A session's lifeline: the host's end, which is used by [`send_now`] only and needs not be told that it shall not block, and the program's. Of a type that programs seldom
+/// have, so that it is found again after `exec`.
 ///
 /// Bytes of the program go through shared memory. Whoever reads or writes this descriptor by a way that knows nothing of that is refused by the kernel: a write fails with
 /// EPIPE, since nothing is received at the other end, and a read with EAGAIN, after a moment also where it would block. Nothing is taken that nobody gets.
 pub fn lifeline() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    rustix::io::ioctl_fionbio(&ours, true)?;
     refuse_descriptors(ours.as_fd());
     rustix::net::shutdown(&ours, Shutdown::Read)?;
     rustix::net::sockopt::set_socket_timeout(&theirs, Timeout::Recv, Some(NO_BYTES))?;

@@ -455,3 +455,95 @@ fn two_threads_move_a_stream() {
     }
     writer.join().unwrap();
 }
+
+#[test]
+fn a_conversation_of_small_messages_stays_in_front_of_the_memory() {
+    let (mut producer, mut consumer) = both(4096, 4096);
+    let mut furthest = 0;
+    for round in 0..1000u32 {
+        let message = [round as u8; 100];
+        assert_eq!(producer.room(), Ok(4096));
+        assert_eq!(producer.write(&message), Ok(100));
+        let mut out = [0; 100];
+        assert_eq!(consumer.len(), Ok(100));
+        furthest = furthest.max(consumer.offset(100));
+        assert_eq!(consumer.read(&mut out), Ok(100));
+        assert_eq!(out, message);
+    }
+    assert!(furthest <= 200, "a message lay {furthest} bytes from the beginning");
+}
+
+#[test]
+fn what_was_written_ahead_stays_where_it_is() {
+    let (mut producer, mut consumer) = both(64, 64);
+    producer.write(b"before").unwrap();
+    consumer.read(&mut [0; 6]).unwrap();
+    // Behind a hole, in a FIFO that is empty.
+    producer.room().unwrap();
+    producer.write_ahead(4, b"late").unwrap();
+    producer.write_ahead(0, b"soon").unwrap();
+    producer.publish(8);
+    let mut out = [0; 8];
+    assert_eq!(consumer.read(&mut out), Ok(8));
+    assert_eq!(&out, b"soonlate");
+    assert_eq!(producer.ahead(), 0);
+}
+
+#[test]
+fn ends_that_are_taken_over_know_where_the_bytes_lie() {
+    let mem = memory(64, 64);
+    for round in 0..40u8 {
+        let mut producer = Producer::resume(mem.clone()).unwrap();
+        producer.write(&[round; 24]).unwrap();
+        let mut consumer = Consumer::resume(mem.clone()).unwrap();
+        let mut out = [0; 10];
+        assert_eq!(consumer.read(&mut out), Ok(10));
+        assert_eq!(out, [round; 10]);
+        let mut out = [0; 14];
+        assert_eq!(Consumer::resume(mem.clone()).unwrap().read(&mut out), Ok(14));
+        assert_eq!(out, [round; 14]);
+    }
+}
+
+#[test]
+fn an_origin_that_is_a_lie_stays_inside_of_the_memory() {
+    let (mut producer, mut consumer) = both(64, 64);
+    for lie in [1, 63, 64, 1 << 31, u32::MAX] {
+        producer.room().unwrap();
+        producer.write_ahead(0, &[7; 64]).unwrap();
+        producer.mem().head().origin.store(lie, Ordering::Relaxed);
+        producer.publish(64);
+        assert_eq!(consumer.read(&mut [0; 64]), Ok(64));
+    }
+}
+
+#[test]
+fn room_is_what_the_consumer_lends() {
+    let (mut producer, mut consumer) = both(64, 64);
+    consumer.lend(16);
+    assert_eq!(producer.write(&[1; 64]), Ok(64), "what was known to be free may be used");
+    assert_eq!(producer.room(), Ok(0));
+    consumer.read(&mut [0; 50]).unwrap();
+    assert_eq!(producer.room(), Ok(2));
+    producer.mem().head().want_room.store(1, Ordering::Relaxed);
+    assert!(!consumer.room_wanted(8));
+    consumer.lend(1000);
+    assert_eq!((consumer.lent(), producer.room()), (64, Ok(50)));
+    assert!(consumer.room_wanted(8));
+}
+
+#[test]
+fn nothing_is_given_back_while_somebody_writes() {
+    let (producer, mut consumer) = both(64, 64);
+    producer.begin_write();
+    assert!(!consumer.withhold());
+    consumer.lend(64);
+    producer.end_write();
+    assert!(consumer.withhold());
+    let mut writer = Producer::resume(producer.mem().clone()).unwrap();
+    writer.begin_write();
+    writer.refresh().unwrap();
+    assert_eq!(writer.write(b"now"), Ok(0), "there is no room while memory is given back");
+    consumer.lend(64);
+    assert_eq!(writer.room(), Ok(64));
+}
