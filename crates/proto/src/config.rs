@@ -45,6 +45,8 @@ pub struct TcpConfig {
     pub time_wait: Duration,
     /// How long a connection without owner stays in FIN-WAIT-2.
     pub fin_wait_2: Duration,
+    /// How long a connection without owner may go on with less than a few kilobytes acknowledged, although its peer answers.
+    pub orphan: Duration,
     /// Send SYN cookies when the table of half-open connections or a listener's backlog is full (RFC 4987 3.6).
     pub syn_cookies: bool,
     /// Initial congestion window in segments (RFC 6928).
@@ -153,6 +155,7 @@ impl Default for TcpConfig {
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
+            orphan: Duration::from_secs(60),
             syn_cookies: true,
             initial_window: 10,
             ephemeral_ports: (32_768, 60_999),

@@ -359,6 +359,8 @@ pub struct TcpCounters {
     pub resets_after_close: u64,
     /// Connections without owner that were reset to make room.
     pub orphans_evicted: u64,
+    /// Connections without owner that were reset because their peers took next to nothing for too long.
+    pub orphans_timed_out: u64,
     /// Connections that were reset because they held memory while it was short and moved too little.
     pub shortage_resets: u64,
     /// Idle connections that were reset to make room for new ones.

@@ -15,6 +15,8 @@ pub struct Limits {
     pub time_wait: u32,
     /// Connections whose owner is gone (close was called) and that still wait for the peer; beyond this they are reset.
     pub orphans: u32,
+    /// Bytes that such connections had still to send when they were closed, in all; beyond this the oldest are reset.
+    pub orphan_bytes: u64,
     /// Listening sockets.
     pub listeners: u32,
     /// Reserved TCP ports (bound sockets).
@@ -70,6 +72,7 @@ impl Default for Limits {
             half_open: 4_096,
             time_wait: 65_536,
             orphans: 8_192,
+            orphan_bytes: 256 * 1024 * 1024,
             listeners: 256,
             binds: 4_096,
             reassembly_maps: 1_024,

@@ -229,6 +229,13 @@ impl<E: Env> Stack<E> {
         tcp.break_off(&mut cx, conn)
     }
 
+    /// A reset goes out, and the connection fails with [`Failure::NoMemory`]: memory is short, and it held some and moved too little. For owners whose stores lie outside
+    /// and are watched there. The owner keeps the handle until it closes.
+    pub fn end_for_shortage(&mut self, conn: ConnId) {
+        let (tcp, mut cx) = self.split();
+        tcp.end_for_shortage(&mut cx, conn)
+    }
+
     /// Why the connection failed, if it did.
     pub fn failure(&self, conn: ConnId) -> Option<Failure> {
         self.tcp.failure(conn)

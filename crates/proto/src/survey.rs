@@ -93,6 +93,8 @@ pub struct Population {
     pub time_wait: u32,
     /// Connections whose owner is gone.
     pub orphans: u32,
+    /// Bytes that they had to send when their owners went.
+    pub orphan_bytes: u64,
     /// Listeners.
     pub listeners: u32,
     /// UDP sockets.
@@ -149,6 +151,22 @@ impl<E: Env> Stack<E> {
     /// How many of each thing there are.
     pub fn population(&self) -> Population {
         Population { udp_sockets: self.udp.len(), ..self.tcp.population() }
+    }
+
+    /// The tables that connections and sockets fill: how many there are, and how many there may be.
+    pub fn tables(&self) -> [(&'static str, u64, u64); 7] {
+        let (held, limits) = (self.population(), &self.config.limits);
+        let of = |count: u32, limit: u32| (u64::from(count), u64::from(limit));
+        [
+            ("connections", of(held.connections, limits.connections)),
+            ("half-open", of(held.half_open, limits.half_open)),
+            ("time-wait", of(held.time_wait, limits.time_wait)),
+            ("orphans", of(held.orphans, limits.orphans)),
+            ("orphan-memory", (held.orphan_bytes, limits.orphan_bytes)),
+            ("listeners", of(held.listeners, limits.listeners)),
+            ("udp-sockets", of(held.udp_sockets, limits.udp_sockets)),
+        ]
+        .map(|(name, (used, limit))| (name, used, limit))
     }
 }
 

@@ -76,6 +76,9 @@ use wait::Wait;
 /// Timers that one call of expire looks at, at most, so that many due at once do not hold up the packets of the turn.
 const TIMERS_PER_TURN: u64 = 4096;
 
+/// Orphans whose peers take their bytes that are passed over when there are too many, before one of them goes all the same.
+const ORPHANS_SPARED: u32 = 32;
+
 /// Connections that use up their quantum, or find their interface full, in one emit before it gives up until the next one.
 const BLOCKED_PER_TURN: u32 = 16;
 
@@ -167,6 +170,8 @@ pub(crate) struct Tcp<E: Env> {
     orphans: List,
     /// Connections that hold memory beyond their minimum.
     borrowers: shortage::Borrowers,
+    /// Bytes that they had to send when they became so.
+    orphan_bytes: u64,
     /// The window that a SYN-ACK offers, never scaled: what the store takes of a new connection.
     first_window: u16,
     /// Until when an ACK to a listener may be a cookie.
@@ -219,6 +224,7 @@ impl<E: Env> Tcp<E> {
             news: Line::new(limits.connections.min(MAX_INDEX)),
             orphans: List::new(),
             borrowers: shortage::Borrowers::default(),
+            orphan_bytes: 0,
             first_window,
             cookies_until: Instant::ZERO,
             was_full: false,
@@ -505,6 +511,7 @@ impl<E: Env> Tcp<E> {
             }
             self.free(index);
         } else if marks.has(Marks::ORPHAN) {
+            self.orphan_bytes -= c.orphaned().bytes;
             self.orphans.remove(&mut self.open.links(|c| &mut c.owner), index);
             self.free(index);
         } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
@@ -539,6 +546,31 @@ impl<E: Env> Tcp<E> {
             }
         }
         !self.open.is_full()
+    }
+
+    fn has_too_many_orphans(&self, cx: &Cx<'_>) -> bool {
+        let limits = &cx.config.limits;
+        self.orphans.len() > limits.orphans || self.orphan_bytes > limits.orphan_bytes
+    }
+
+    /// Orphans beyond the limits go, the oldest first. One whose peer takes its bytes has a turn behind the others, and only what it still holds is counted then.
+    #[cold]
+    fn relieve_orphans(&mut self, cx: &mut Cx<'_>) {
+        let mut spared = 0;
+        while self.has_too_many_orphans(cx) {
+            let Some(oldest) = self.orphans.front() else { return };
+            let Some(c) = self.open.by_index_mut(oldest) else { return };
+            if spared == ORPHANS_SPARED || c.take_orphan_progress() == 0 {
+                self.evict_orphan(cx, oldest);
+                continue;
+            }
+            spared += 1;
+            let (before, now) = (c.orphaned().bytes, self.pools.tx.len(&c.tx));
+            c.set_orphaned(now);
+            self.orphan_bytes = self.orphan_bytes - before + u64::from(now);
+            self.orphans.remove(&mut self.open.links(|c| &mut c.owner), oldest);
+            self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), oldest);
+        }
     }
 
     /// A connection without owner is reset for want of room (THREATS 17, 18).

@@ -280,7 +280,7 @@ pub(crate) struct Conn<E: Env> {
     pub sack: Held<Scoreboard>,
     pub trouble: Held<Trouble>,
     // ---- seldom
-    /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener.
+    /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener; of an orphan it says what [`Orphaned`] holds.
     pub token: u64,
     pub settings: Settings,
     pub failure: Option<Failure>,
@@ -296,6 +296,13 @@ pub(crate) struct Conn<E: Env> {
     pub peer_mss: u16,
     /// What we announced.
     pub our_mss: u16,
+}
+
+/// A connection without owner: how far it had come when that was looked at last, and what it had to send when its owner went.
+#[derive(Clone, Copy)]
+pub(crate) struct Orphaned {
+    pub una: Seq,
+    pub bytes: u64,
 }
 
 impl<E: Env> Conn<E> {
@@ -381,6 +388,23 @@ impl<E: Env> Conn<E> {
         self.times.rto = Instant::NEVER;
         self.times.life = Instant::NEVER;
         self.marks.clear(BUSY);
+    }
+
+    /// What is known of it as an orphan.
+    pub(crate) fn orphaned(&self) -> Orphaned {
+        Orphaned { una: Seq(self.token as u32), bytes: self.token >> u32::BITS }
+    }
+
+    /// The owner is gone, and so many bytes are to be sent still.
+    pub(crate) fn set_orphaned(&mut self, bytes: u32) {
+        self.token = u64::from(bytes) << u32::BITS | u64::from(self.snd.una.0);
+    }
+
+    /// How many bytes were acknowledged since this was asked last, or since the owner went.
+    pub(crate) fn take_orphan_progress(&mut self) -> u32 {
+        let Orphaned { una, bytes } = self.orphaned();
+        self.set_orphaned(bytes as u32);
+        self.snd.una.since(una)
     }
 
     /// Moves to the state that the table says.

@@ -14,6 +14,9 @@ use crate::store::Env;
 /// Retransmissions for a connection without owner before it is given up: nobody waits for it.
 const ORPHAN_RETRIES: u8 = 8;
 
+/// Bytes that the peer of a connection without owner has to acknowledge in [`crate::TcpConfig::orphan`].
+const ORPHAN_PROGRESS: u32 = 4096;
+
 /// The earliest instant at which something is to be done.
 #[inline]
 pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
@@ -71,11 +74,23 @@ pub(crate) fn on_time<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, c
 impl<E: Env> Tcp<E> {
     /// The connection is over because its way is: the peer gets a reset, and the owner learns that the network is out of reach.
     pub(crate) fn break_off(&mut self, cx: &mut Cx<'_>, id: ConnId) {
-        let Some(c) = self.owned_mut(id).filter(|c| c.state != State::Closed) else { return };
-        c.failure.get_or_insert(Failure::Unreachable(Unreachable::Network));
+        self.end_because(cx, id, Failure::Unreachable(Unreachable::Network));
+    }
+
+    /// The connection is over because others need the memory that it holds.
+    pub(crate) fn end_for_shortage(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        if self.end_because(cx, id, Failure::NoMemory) {
+            cx.counters.tcp.shortage_resets += 1;
+        }
+    }
+
+    fn end_because(&mut self, cx: &mut Cx<'_>, id: ConnId, why: Failure) -> bool {
+        let Some(c) = self.owned_mut(id).filter(|c| c.state != State::Closed) else { return false };
+        c.failure.get_or_insert(why);
         c.tell(ConnEvents::FAILED);
         c.reset();
         self.settle(self.now, cx.config, cx.counters, id.index());
+        true
     }
 }
 
@@ -160,6 +175,18 @@ fn on_persist<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.marks.set(what.with(Marks::EMIT));
 }
 
+/// A connection without owner goes on as long as its peer takes something. One that answers probes and takes nothing would go on for ever: retransmissions that
+/// nobody answers have a bound of their own ([`ORPHAN_RETRIES`]), and this is the other (Linux ends such a one when its probes have become rare).
+fn on_orphan_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+    let is_silent = c.tries > 0 && !c.marks.has(Marks::PERSIST);
+    if c.take_orphan_progress() >= ORPHAN_PROGRESS || is_silent {
+        c.set_life(now + cx.config.tcp.orphan);
+        return;
+    }
+    cx.counters.tcp.orphans_timed_out += 1;
+    c.reset();
+}
+
 /// Keepalive, or the end of FIN-WAIT-2.
 fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.times.life = Instant::NEVER;
@@ -168,6 +195,9 @@ fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
         c.go(Cause::Timeout);
         c.end();
         return;
+    }
+    if c.marks.has(Marks::ORPHAN) {
+        return on_orphan_life(now, c, cx);
     }
     let Some(keepalive) = c.settings.keepalive().filter(|_| c.state.is_synchronized()) else {
         return;

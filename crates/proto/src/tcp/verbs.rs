@@ -306,6 +306,7 @@ impl<E: Env> Tcp<E> {
             half_open: self.half.len(),
             time_wait: self.wait.len(),
             orphans: self.orphans.len(),
+            orphan_bytes: self.orphan_bytes,
             listeners: self.listeners.len(),
             udp_sockets: 0,
         }
@@ -472,10 +473,8 @@ impl<E: Env> Tcp<E> {
 
     fn part(&mut self, cx: &mut Cx<'_>, index: u32, parting: Parting) {
         self.abandon(cx.config, cx.counters, index, parting);
-        if self.orphans.len() > cx.config.limits.orphans {
-            if let Some(oldest) = self.orphans.front() {
-                self.evict_orphan(cx, oldest);
-            }
+        if self.has_too_many_orphans(cx) {
+            self.relieve_orphans(cx);
         }
     }
 
@@ -497,6 +496,9 @@ impl<E: Env> Tcp<E> {
         }
         self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), index);
         let Some(c) = self.open.by_index_mut(index) else { return };
+        let bytes = self.pools.tx.len(&c.tx);
+        c.set_orphaned(bytes);
+        self.orphan_bytes += u64::from(bytes);
         if parting != Parting::Fin || c.state == State::SynSent {
             // In SYN-SENT there is nothing to finish (RFC 9293 3.10.4, SYN-SENT STATE).
             match parting {
@@ -505,10 +507,8 @@ impl<E: Env> Tcp<E> {
                 Parting::ResetNow | Parting::Fin => c.reset(),
             }
         } else {
-            c.times.life = Instant::NEVER;
-            if c.state == State::FinWait2 {
-                c.set_life(self.now + config.tcp.fin_wait_2);
-            }
+            let least = if c.state == State::FinWait2 { config.tcp.fin_wait_2 } else { config.tcp.orphan };
+            c.set_life(self.now + least);
             self.shut(index);
         }
         self.settle(self.now, config, counters, index);

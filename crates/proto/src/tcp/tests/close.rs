@@ -425,6 +425,118 @@ fn too_many_orphans_and_the_oldest_is_reset() {
 }
 
 #[test]
+fn an_orphan_whose_peer_answers_probes_and_takes_nothing_ends_in_its_time() {
+    let mut b = Bench::accepted(plain(), 1000, 0);
+    let id = b.id();
+    b.send(b"waiting");
+    b.silent();
+    b.net.stack.close(id);
+    let mut reset = None;
+    for _ in 0..200 {
+        for (_, seg) in b.pass(ms(500)) {
+            if seg.flags().rst() {
+                reset = Some(b.net.now);
+            } else {
+                b.inject(ACK, 1, 1, 0, &[]);
+            }
+        }
+    }
+    assert!(reset.is_some(), "the peer is told");
+    assert_eq!((b.net.stack.tcp.open.len(), b.counters().orphans_timed_out), (0, 1));
+    assert_eq!(b.net.stack.population().orphan_bytes, 0);
+}
+
+#[test]
+fn an_orphan_whose_peer_takes_its_bytes_slowly_may_go_on() {
+    let mut config = plain();
+    config.tcp.max_receive_window = 64 * 1024;
+    let mut b = Bench::accepted(config, 1000, 1000);
+    let id = b.id();
+    let len = b.net.stack.send(id, &[7; 30_000]).unwrap() as u32;
+    assert!(len > 10_000, "{len}");
+    b.net.stack.close(id);
+    let mut acked = 1;
+    // A thousand bytes in ten seconds.
+    for _ in 0..len.div_ceil(1000) {
+        b.pass(secs(10));
+        acked = (acked + 1000).min(len + 1);
+        b.inject(ACK, 1, acked, 1000, &[]);
+        assert_eq!(b.counters().orphans_timed_out, 0, "after {acked} bytes");
+    }
+    b.pass(secs(10));
+    assert_eq!(b.counters().orphans_timed_out, 0);
+}
+
+#[test]
+fn orphans_are_bounded_by_the_bytes_that_they_hold_too() {
+    let mut config = plain();
+    config.limits.orphan_bytes = 10;
+    let mut b = Bench::new(config);
+    b.listen(8);
+    for port in [PEER_PORT, 9] {
+        let syn = Segment { src_port: port, ..b.segment(SYN, 0, 0, 0) };
+        b.put(syn, &[]);
+        b.iss = b.one().seg.seq;
+        let ack = Segment { src_port: port, ..b.segment(ACK, 1, 1, 0) };
+        b.put(ack, &[]);
+        let id = b.net.stack.accept(b.listener.unwrap()).unwrap();
+        b.net.stack.send(id, b"7 bytes").unwrap();
+        b.net.stack.close(id);
+        assert_eq!(b.net.stack.population().orphan_bytes, 7);
+    }
+    assert_eq!((b.counters().orphans_evicted, b.net.stack.tcp.open.len()), (1, 1));
+    b.out();
+}
+
+#[test]
+fn an_orphan_whose_peer_takes_its_bytes_is_spared_when_others_hold_too_much() {
+    let mut config = plain();
+    config.limits.orphan_bytes = 12;
+    let mut b = Bench::new(config);
+    b.listen(8);
+    let close = |b: &mut Bench, port, bytes: &[u8]| {
+        let syn = Segment { src_port: port, ..b.segment(SYN, 0, 0, 0) };
+        b.put(syn, &[]);
+        b.iss = b.one().seg.seq;
+        let ack = Segment { src_port: port, ..b.segment(ACK, 1, 1, 8000) };
+        b.put(ack, &[]);
+        let id = b.net.stack.accept(b.listener.unwrap()).unwrap();
+        b.net.stack.send(id, bytes).unwrap();
+        b.net.stack.close(id);
+        b.iss
+    };
+    let moving = close(&mut b, 7, b"6 byte");
+    b.out();
+    let stuck = close(&mut b, 9, b"7 bytes");
+    assert_eq!(b.counters().orphans_evicted, 1, "nothing was acknowledged of either, so the oldest went");
+    b.out();
+    let _ = moving;
+    // The one that is left has five of its bytes acknowledged, and the next takes none.
+    let ack = Segment { src_port: 9, ack: stuck + 6, ..b.segment(ACK, 1, 1, 8000) };
+    b.put(ack, &[]);
+    close(&mut b, 11, b"9 bytes..");
+    assert_eq!((b.counters().orphans_evicted, b.net.stack.population().orphan_bytes), (1, 11));
+    b.out();
+}
+
+#[test]
+fn who_holds_memory_under_shortage_and_moves_nothing_is_reset_and_told_so() {
+    let mut b = Bench::accepted(plain(), 1000, 0);
+    let id = b.id();
+    b.send(b"waiting");
+    b.silent();
+    b.net.stack.end_for_shortage(id);
+    assert!(b.one().flags().rst());
+    assert_eq!(b.net.stack.failure(id), Some(Failure::NoMemory));
+    assert_eq!(b.counters().shortage_resets, 1);
+    b.net.stack.end_for_shortage(id);
+    b.silent();
+    assert_eq!(b.counters().shortage_resets, 1);
+    b.net.stack.close(id);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+}
+
+#[test]
 fn events_are_told_once_and_failures_stay_readable() {
     let mut b = established();
     b.inject(ACK, 1, 1, 8000, b"a");
