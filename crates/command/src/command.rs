@@ -165,17 +165,35 @@ pub enum Command {
 pub enum Show {
     Version,
     Plugins,
-    Interface { interface: Option<String> },
-    InterfaceAddress { interface: Option<String> },
+    Interface {
+        interface: Option<String>,
+    },
+    InterfaceAddress {
+        interface: Option<String>,
+    },
     RxPlacement,
-    Neighbors { version: IpVersion },
-    Fib { version: IpVersion, table: Option<u32>, prefix: Option<Cidr> },
+    Neighbors {
+        version: IpVersion,
+    },
+    Fib {
+        version: IpVersion,
+        table: Option<u32>,
+        prefix: Option<Cidr>,
+    },
     Tables,
-    Session { verbose: u8 },
-    App { verbose: bool },
+    Session {
+        verbose: u8,
+    },
+    App {
+        verbose: bool,
+    },
     Namespaces,
+    /// What programs, namespaces and the host have, and may have.
+    Limits,
     Segments,
-    Errors { all: bool },
+    Errors {
+        all: bool,
+    },
     Buffers,
     Tcp,
     Udp,
@@ -185,7 +203,9 @@ pub enum Show {
     DpdkMemory,
     Acl,
     Pcap,
-    Explain { pid: Option<u32> },
+    Explain {
+        pid: Option<u32>,
+    },
     Settings,
 }
 
@@ -314,6 +334,25 @@ pub struct AppLimits {
     pub listeners: Option<u32>,
     /// Processes at once.
     pub processes: Option<u32>,
+    /// UDP sockets at once.
+    pub udp_sockets: Option<u32>,
+    /// Bytes of shared memory.
+    pub memory: Option<u64>,
+    /// What all of them may have together.
+    pub together: TogetherLimits,
+}
+
+/// What all programs of a namespace may have together; None: as much as the host has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TogetherLimits {
+    /// Sessions at once.
+    pub sessions: Option<u32>,
+    /// Listeners at once.
+    pub listeners: Option<u32>,
+    /// Processes at once.
+    pub processes: Option<u32>,
+    /// UDP sockets at once.
+    pub udp_sockets: Option<u32>,
     /// Bytes of shared memory.
     pub memory: Option<u64>,
 }

@@ -24,7 +24,7 @@ mod table;
 pub use args::{Kind, PortRange};
 pub use command::{
     AclRule, AppLimits, AppNamespace, Clear, Command, Direction, Gate, IpVersion, Line, MtuKind, PcapTrace, PlaceOn,
-    Protocol, RouteVia, RxMode, Show, TapSpec,
+    Protocol, RouteVia, RxMode, Show, TapSpec, TogetherLimits,
 };
 pub use complete::{Candidate, Names, NoNames, complete, help};
 pub use error::{ParseError, Problem};

@@ -12,6 +12,7 @@ use crate::interfaces::Interfaces;
 use crate::keeper::{Keeper, KeeperCounts};
 use crate::namespaces::{NamespaceError, NamespaceSpec};
 use crate::program::ProgramInfo;
+use crate::quota::QuotaInfo;
 use crate::sessions::SessionsReport;
 use crate::setup::Setup;
 use crate::worker::Worker;
@@ -52,6 +53,11 @@ impl HouseByHand {
     /// Every program.
     pub fn programs(&self) -> Vec<ProgramInfo> {
         self.keeper.program_infos()
+    }
+
+    /// What the host, its namespaces and their programs have and may have.
+    pub fn quotas(&self) -> Vec<QuotaInfo> {
+        self.keeper.quota_infos()
     }
 
     /// What the keeper has counted.

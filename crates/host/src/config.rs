@@ -136,6 +136,8 @@ pub struct Settings {
     pub processes: u32,
     /// Sessions of a worker at once.
     pub sessions: u32,
+    /// Bytes of shared memory of all programs.
+    pub memory: u64,
     /// The socket at which programs are let in.
     pub socket: Option<PathBuf>,
     /// Its file mode.
@@ -195,6 +197,7 @@ impl Default for Settings {
             programs: setup.programs,
             processes: setup.processes,
             sessions: setup.sessions,
+            memory: setup.memory,
             socket: None,
             socket_mode: setup.socket_mode,
             control: None,
@@ -247,6 +250,7 @@ impl Settings {
 
     /// Rows for `show settings`; no secret is among them.
     fn shown(&self) -> Vec<(String, String)> {
+        let shared = |limit: u64, none: u64| if limit == none { "shared".to_owned() } else { limit.to_string() };
         let core = |core: &Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
         let workers: Vec<String> = self.workers.iter().map(core).collect();
         let rows = [
@@ -263,9 +267,15 @@ impl Settings {
             ("limits.programs", self.programs.to_string()),
             ("limits.processes", self.processes.to_string()),
             ("limits.sessions", self.sessions.to_string()),
-            ("limits.program-sessions", self.program.sessions.to_string()),
-            ("limits.program-memory", self.program.memory.to_string()),
-            ("limits.program-listeners", self.program.listeners.to_string()),
+            ("limits.udp-sockets", self.limits.udp_sockets.to_string()),
+            ("limits.listeners", self.limits.listeners.to_string()),
+            ("limits.memory", self.memory.to_string()),
+            ("limits.orphans", self.limits.orphans.to_string()),
+            ("limits.orphan-memory", self.limits.orphan_bytes.to_string()),
+            ("limits.program-sessions", shared(self.program.sessions.into(), u32::MAX.into())),
+            ("limits.program-udp-sockets", shared(self.program.udp_sockets.into(), u32::MAX.into())),
+            ("limits.program-memory", shared(self.program.memory, u64::MAX)),
+            ("limits.program-listeners", shared(self.program.listeners.into(), u32::MAX.into())),
             ("limits.program-processes", self.program.processes.to_string()),
             ("limits.connections", self.limits.connections.to_string()),
             ("limits.interfaces", self.limits.interfaces.to_string()),
@@ -288,6 +298,7 @@ impl Settings {
         setup.programs = self.programs;
         setup.processes = self.processes;
         setup.sessions = self.sessions;
+        setup.memory = self.memory;
         setup.on_thread = self.thread_hook();
         setup
     }

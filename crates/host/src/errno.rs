@@ -76,9 +76,9 @@ pub(crate) fn of_failure(failure: Failure) -> Errno {
     match failure {
         Failure::Reset => Errno::ECONNRESET,
         Failure::Refused => Errno::ECONNREFUSED,
-        Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut => Errno::ETIMEDOUT,
+        // Linux, too, ends with this number what it has no memory to go on with (tcp_out_of_resources).
+        Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut | Failure::NoMemory => Errno::ETIMEDOUT,
         Failure::Unreachable(why) => of_unreachable(why),
-        Failure::NoMemory => Errno::ENOMEM,
         Failure::Broken => Errno::ECONNABORTED,
     }
 }

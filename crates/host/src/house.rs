@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use clearway_engine::{Bell, EngineError, Seat, Team};
 use clearway_shm::door::SessionId;
 use clearway_shm::house::MAX_WORKERS;
-use clearway_shm::{HousePage, ShmError};
+use clearway_shm::{HousePage, ShmError, sleep};
 use thiserror::Error;
 
 use crate::interfaces::Interfaces;
@@ -18,6 +18,7 @@ use crate::keeper::{Keeper, KeeperCounts};
 use crate::mailbox::{Job, Mailbox};
 use crate::namespaces::{NamespaceError, NamespaceSpec, Namespaces};
 use crate::program::ProgramInfo;
+use crate::quota::{Quota, QuotaInfo};
 use crate::sessions::SessionsReport;
 use crate::setup::Setup;
 use crate::worker::Worker;
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) interfaces: Arc<Mutex<Interfaces>>,
     pub(crate) page: HousePage,
     pub(crate) stop: AtomicBool,
+    /// What the host has, and may have.
+    pub(crate) quota: Arc<Quota>,
     /// Listeners that have branches on other workers; there are no more of them than there may be sessions.
     branched: Mutex<HashSet<SessionId>>,
 }
@@ -106,9 +109,11 @@ impl<T> Door<T> {
 
 impl Shared {
     pub(crate) fn to_worker(&self, worker: usize, job: Job<Worker>) {
-        if let Some(door) = self.workers.get(worker) {
-            // A worker that has ended has ended its sessions too.
-            let _ = door.post(job);
+        let Some(door) = self.workers.get(worker) else { return };
+        // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a bell would only cost both of us a
+        // system call: there are several jobs for each connection that a program makes.
+        if door.mailbox.put(job) && sleep::is_asleep(self.page.sleeps(worker)) {
+            door.bell.ring();
         }
     }
 
@@ -194,6 +199,11 @@ impl HouseHandle {
     /// Every program.
     pub fn programs(&self) -> Result<Vec<ProgramInfo>, Gone> {
         self.0.keeper.ask(|keeper| keeper.program_infos())
+    }
+
+    /// What the host, its namespaces and their programs have and may have.
+    pub fn quotas(&self) -> Result<Vec<QuotaInfo>, Gone> {
+        self.0.keeper.ask(|keeper| keeper.quota_infos())
     }
 
     /// What the keeper has counted.
@@ -301,6 +311,7 @@ pub(crate) fn frame(setup: &Setup) -> Result<Frame, HouseError> {
         interfaces: Arc::default(),
         page,
         stop: AtomicBool::new(false),
+        quota: Quota::host(setup.counted(), setup.memory, setup.programs),
         branched: Mutex::default(),
     });
     let keeper = Keeper::new(setup, &shared, page_fd, boot)?;

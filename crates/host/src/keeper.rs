@@ -26,6 +26,7 @@ use crate::answer::Doorway;
 use crate::descriptors::Descriptors;
 use crate::house::{HouseError, Shared};
 use crate::program::Program;
+use crate::quota::{Permit, Quota};
 use crate::setup::Setup;
 
 use doors::Door;
@@ -57,6 +58,7 @@ struct Member {
     program: Arc<Program>,
     // Kept for its descriptor: when this is dropped, the bell's other end hangs up.
     _bell: Arc<Ringer>,
+    _permit: Permit,
 }
 
 /// The host's end of a session's lifeline.
@@ -115,6 +117,8 @@ pub(crate) struct Keeper {
     /// Lifelines by their cookies.
     cookies: HashMap<u64, Handle<Lifeline>>,
     programs: BTreeMap<u32, Entry>,
+    /// What namespaces have, by their numbers.
+    spaces: BTreeMap<u32, Arc<Quota>>,
     next_program: u32,
     next_process: u32,
     next_worker: usize,
@@ -179,6 +183,7 @@ impl Keeper {
             lifelines: Slab::new(sessions.min(LIFELINES)),
             cookies: HashMap::new(),
             programs: BTreeMap::new(),
+            spaces: BTreeMap::new(),
             next_program: 1,
             next_process: 1,
             next_worker: 0,

@@ -1,12 +1,13 @@
 //! A program: what entered a namespace once, and the processes that it forked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use clearway_proto::Table;
 use clearway_shm::door::Token;
 
 use crate::memory::Memory;
+use crate::quota::{Limits, Quota};
 
 /// What one program may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +18,9 @@ pub struct ProgramLimits {
     pub listeners: u32,
     /// Processes at once.
     pub processes: u32,
-    /// Bytes of shared memory. Pages that were never touched cost nothing, but count.
+    /// UDP sockets at once.
+    pub udp_sockets: u32,
+    /// Bytes of shared memory: pages that were touched.
     pub memory: u64,
     /// Bytes of a receive FIFO when the program says nothing.
     pub rx_fifo: u32,
@@ -30,10 +33,12 @@ pub struct ProgramLimits {
 impl Default for ProgramLimits {
     fn default() -> ProgramLimits {
         ProgramLimits {
-            sessions: 65_536,
-            listeners: 256,
+            // What is left to others bounds each of them by itself.
+            sessions: u32::MAX,
+            listeners: u32::MAX,
             processes: 256,
-            memory: 16 << 30,
+            udp_sockets: u32::MAX,
+            memory: u64::MAX,
             rx_fifo: 1 << 20,
             tx_fifo: 1 << 20,
             max_fifo: 64 << 20,
@@ -48,9 +53,15 @@ impl ProgramLimits {
             sessions: namespace.sessions.unwrap_or(self.sessions),
             listeners: namespace.listeners.unwrap_or(self.listeners),
             processes: namespace.processes.unwrap_or(self.processes),
+            udp_sockets: namespace.udp_sockets.unwrap_or(self.udp_sockets),
             memory: namespace.memory.unwrap_or(self.memory),
             ..self
         }
+    }
+
+    /// As they are counted.
+    pub(crate) fn counted(&self) -> Limits {
+        [self.sessions, self.udp_sockets, self.listeners, self.processes]
     }
 }
 
@@ -63,12 +74,38 @@ pub struct NamespaceLimits {
     pub listeners: Option<u32>,
     /// See [`ProgramLimits::processes`].
     pub processes: Option<u32>,
+    /// See [`ProgramLimits::udp_sockets`].
+    pub udp_sockets: Option<u32>,
     /// See [`ProgramLimits::memory`].
+    pub memory: Option<u64>,
+    /// What all programs in it may have together.
+    pub together: TogetherLimits,
+}
+
+/// What all programs of a namespace may have together; None: as much as the host has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TogetherLimits {
+    /// Sessions at once.
+    pub sessions: Option<u32>,
+    /// Listeners at once.
+    pub listeners: Option<u32>,
+    /// Processes at once.
+    pub processes: Option<u32>,
+    /// UDP sockets at once.
+    pub udp_sockets: Option<u32>,
+    /// Bytes of shared memory.
     pub memory: Option<u64>,
 }
 
+impl TogetherLimits {
+    /// As they are counted.
+    pub(crate) fn counted(&self) -> Limits {
+        [self.sessions, self.udp_sockets, self.listeners, self.processes].map(|limit| limit.unwrap_or(u32::MAX))
+    }
+}
+
 /// The smallest receive FIFO: a SYN-ACK promises a window of up to 65,535 bytes before its peer is known.
-const MIN_RX_FIFO: u32 = 64 * 1024;
+pub(crate) const MIN_RX_FIFO: u32 = 64 * 1024;
 
 /// The smallest transmit FIFO.
 const MIN_TX_FIFO: u32 = 4 * 1024;
@@ -90,8 +127,7 @@ pub(crate) struct Program {
     pub(crate) rx_fifo: u32,
     pub(crate) tx_fifo: u32,
     pub(crate) memory: Memory,
-    pub(crate) sessions: AtomicU32,
-    pub(crate) listeners: AtomicU32,
+    pub(crate) quota: Arc<Quota>,
     /// It wrote something impossible, and is served no more.
     pub(crate) is_cut: AtomicBool,
     /// A listener of it, on whatever worker, waits for it to have fewer sessions.
@@ -130,42 +166,6 @@ impl Program {
     }
 }
 
-/// What a [`Permit`] is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Thing {
-    Session,
-    Listener,
-}
-
-/// One of the things that a program may have so many of. Given back when dropped.
-pub(crate) struct Permit {
-    program: Arc<Program>,
-    thing: Thing,
-}
-
-impl Permit {
-    /// None: the program has as many as it may.
-    pub(crate) fn take(program: &Arc<Program>, thing: Thing) -> Option<Permit> {
-        let (count, limit) = match thing {
-            Thing::Session => (&program.sessions, program.limits.sessions),
-            Thing::Listener => (&program.listeners, program.limits.listeners),
-        };
-        let more = |n: u32| (n < limit).then_some(n + 1);
-        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Permit { program: Arc::clone(program), thing })
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let count = match self.thing {
-            Thing::Session => &self.program.sessions,
-            Thing::Listener => &self.program.listeners,
-        };
-        count.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// A program as `show` tells it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramInfo {
@@ -183,8 +183,10 @@ pub struct ProgramInfo {
     pub listeners: u32,
     /// Each segment's length in bytes, and how many of them are in use.
     pub segments: Vec<(u32, u64)>,
-    /// Bytes of shared memory in use.
+    /// Bytes of shared memory that are charged to it.
     pub memory: u64,
+    /// Bytes of memory that the system has given for it, as far as it tells.
+    pub resident: u64,
     /// How much of it it may use.
     pub memory_limit: u64,
     /// Sockets that stayed with the kernel: what the program did, why that was not Clearway's, and how often.

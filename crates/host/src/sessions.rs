@@ -11,6 +11,7 @@ mod lane;
 mod listener;
 mod messages;
 mod place;
+mod reclaim;
 mod relay;
 mod stream;
 mod verbs;
@@ -40,7 +41,8 @@ use crate::env::HostEnv;
 use crate::house::Shared;
 use crate::mailbox::Mailbox;
 use crate::memory::Block;
-use crate::program::{Permit, Program};
+use crate::program::Program;
+use crate::quota::Permit;
 use crate::store::Yard;
 use crate::worker::Worker;
 
@@ -49,6 +51,7 @@ use datagram::Datagrams;
 use hold::When;
 use joints::{Ends, Joint, Leavers};
 use listener::Listening;
+use reclaim::Reclaim;
 use relay::{MAX_RELAYS, Relay};
 
 /// Slots are 24 bits of a session's name.
@@ -85,6 +88,8 @@ pub(crate) struct Session {
     offered: Option<Ends>,
     /// Nobody has it any more, and it waits so long for its bytes to be passed on.
     leaves_at: Option<Instant>,
+    /// Rounds in which its peer moved too little while memory was short.
+    stuck: u8,
 }
 
 /// What a session has in the stack.
@@ -120,6 +125,7 @@ pub struct Sessions {
     unpassed: Vec<Handle<Session>>,
     /// Sessions that nobody has any more, and whose bytes wait for room.
     leavers: Leavers,
+    reclaim: Reclaim,
     scratch: Box<[u8]>,
     had_work: bool,
     /// When this turn began, and whether the bell of any process was held at the end of the last one.
@@ -173,6 +179,7 @@ impl Sessions {
             offers: HashMap::new(),
             unpassed: Vec::new(),
             leavers: Leavers::default(),
+            reclaim: Reclaim::default(),
             scratch: vec![0; datagram::SCRATCH].into_boxed_slice(),
             had_work: false,
             now: Instant::ZERO,
@@ -352,11 +359,17 @@ impl App<HostEnv> for Sessions {
             self.send_datagrams(stack, handle);
         }
         self.had_work |= self.pass_all(time.now, stack);
+        let mut had_events = false;
         while let Some(event) = stack.next_event() {
+            had_events = true;
             self.on_event(stack, event);
         }
         self.had_work |= !self.unpassed.is_empty();
         self.tell_roomy(stack);
+        if self.had_work || had_events {
+            self.reclaim.wake(time.now);
+        }
+        self.had_work |= self.reclaim(time.now, stack);
     }
 
     /// Bells are rung last: a process that is woken on this core may take it at once, and what it waits for should be on its way by then.
@@ -366,7 +379,7 @@ impl App<HostEnv> for Sessions {
     }
 
     fn next_deadline(&self) -> Instant {
-        self.passing_deadline().min(self.bells_deadline())
+        self.passing_deadline().min(self.bells_deadline()).min(self.reclaim.deadline())
     }
 
     fn had_work(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clearway_dev::PoolBudget;
 use clearway_engine::Mode;
-use clearway_proto::Config;
+use clearway_proto::{Config, Limits};
 
 use crate::program::ProgramLimits;
 
@@ -35,6 +35,8 @@ pub struct Setup {
     pub processes: u32,
     /// Sessions of one worker at once.
     pub sessions: u32,
+    /// Bytes of shared memory of all programs.
+    pub memory: u64,
     /// Programs are let in from the start. Otherwise they wait at the doors until [`crate::HouseHandle::open_doors`] is called: whoever comes while
     /// namespaces are being made finds all of them, or none of us.
     pub open: bool,
@@ -42,10 +44,50 @@ pub struct Setup {
     pub on_thread: Option<ThreadHook>,
 }
 
+/// Sessions of a worker. One program by itself can have a quarter of them: a large one 65,536.
+const SESSIONS: u32 = 4 * 65_536;
+
+/// UDP sockets, listeners and reserved ports: more than a stack by itself has, because programs share them. Memory is taken as they are used.
+const UDP_SOCKETS: u32 = 16_384;
+const LISTENERS: u32 = 4_096;
+const BINDS: u32 = 65_536;
+
+/// One part in so many of the machine's memory is the programs'.
+const MEMORY_SHARE: u64 = 4;
+
+fn stack_limits() -> Limits {
+    let limits = Limits::default();
+    // What closed connections still have to send may be a part of what all may have.
+    let orphan_bytes = memory_share() / 4;
+    Limits {
+        connections: SESSIONS,
+        udp_sockets: UDP_SOCKETS,
+        listeners: LISTENERS,
+        binds: BINDS,
+        orphan_bytes,
+        ..limits
+    }
+}
+
+/// The part of this machine's memory that programs may fill with what they send and receive.
+fn memory_share() -> u64 {
+    let info = nix::sys::sysinfo::sysinfo();
+    // A machine that does not tell has little.
+    info.map_or(1 << 30, |info| info.ram_total()) / MEMORY_SHARE
+}
+
 /// The folder of the namespaces' doors, beside the main socket.
 pub const DOORS: &str = "app_ns_sockets";
 
 impl Setup {
+    /// What there may be of each thing in all.
+    pub(crate) fn counted(&self) -> crate::quota::Limits {
+        let limits = &self.stack.limits;
+        let sessions = self.sessions.saturating_mul(self.workers.len() as u32);
+        // UDP sockets live on the first worker, and every worker listens for all listeners.
+        [sessions, limits.udp_sockets, limits.listeners, self.processes]
+    }
+
     /// One worker without a core of its own, and the usual sizes. `secret` is for the stack's hashes and comes from the system's random source.
     pub fn new(socket: PathBuf, secret: [u8; 32]) -> Setup {
         Setup {
@@ -54,11 +96,12 @@ impl Setup {
             workers: vec![None],
             mode: Mode::Interrupt,
             pool: PoolBudget::default(),
-            stack: Config::new(secret),
+            stack: Config { limits: stack_limits(), ..Config::new(secret) },
             program: ProgramLimits::default(),
             programs: 256,
             processes: 1024,
-            sessions: 65_536,
+            sessions: SESSIONS,
+            memory: memory_share(),
             open: true,
             on_thread: None,
         }

@@ -4,6 +4,7 @@ mod counters;
 mod grid;
 mod host;
 mod interfaces;
+mod limits;
 mod programs;
 mod routes;
 mod sessions;
@@ -46,6 +47,7 @@ pub(crate) fn show(
         Show::Session { verbose } => look.sessions(*verbose),
         Show::App { verbose } => look.apps(*verbose),
         Show::Namespaces => Ok(look.namespaces()),
+        Show::Limits => look.limits(),
         Show::Segments => look.segments(),
         Show::Explain { pid } => look.explain(*pid),
         Show::Errors { all } => look.errors(*all),

@@ -170,7 +170,7 @@ pub(crate) struct Tcp<E: Env> {
     orphans: List,
     /// Connections that hold memory beyond their minimum.
     borrowers: shortage::Borrowers,
-    /// Bytes that they had to send when they became so.
+    /// Bytes that the orphans had to send when their owners went.
     orphan_bytes: u64,
     /// The window that a SYN-ACK offers, never scaled: what the store takes of a new connection.
     first_window: u16,

@@ -74,6 +74,7 @@ pub(super) const FORMS: &[Form] = &[
     form("show session/sessions [verbose [N]]", "Sessions of programs; verbose 2 shows each in full.", show_session),
     form("show app/apps [verbose]", "Programs that are attached.", |got| show(Show::App { verbose: got.has("verbose") })),
     form("show app ns", "Application namespaces. Secrets are never shown.", |_| show(Show::Namespaces)),
+    form("show limits/limit", "How much of each thing the host, namespaces and programs have, and may have.", |_| show(Show::Limits)),
     form("show segments/segment", "Shared memory of programs.", |_| show(Show::Segments)),
     form("show errors/error [all]", "Why packets were dropped; all shows also what never happened.", |got| show(Show::Errors { all: got.has("all") })),
     form("show buffers/buffer", "Packet buffers.", |_| show(Show::Buffers)),
@@ -239,6 +240,7 @@ fn add_namespace(got: &Got<'_>) -> Made {
             listeners: at_least(got.small("listeners")?, "listeners", 1)?,
             processes: at_least(got.small("processes")?, "processes", 1)?,
             memory: at_least(got.number("memory"), "memory", MIN_MEMORY)?,
+            ..AppLimits::default()
         },
     }))
 }

@@ -56,6 +56,7 @@ impl Home {
             sessions: 8,
             listeners: 3,
             processes: 3,
+            udp_sockets: 4,
             memory: 8 << 20,
             rx_fifo: 64 << 10,
             tx_fifo: 4 << 10,

@@ -7,7 +7,7 @@ use clearway_wire::Cidr;
 
 use super::{CommandError, Control, Output, State};
 use crate::namespaces::NamespaceSpec;
-use crate::program::NamespaceLimits;
+use crate::program::{NamespaceLimits, TogetherLimits};
 use crate::worker::Worker;
 
 impl Control {
@@ -110,7 +110,15 @@ impl Control {
                 sessions: command.limits.sessions,
                 listeners: command.limits.listeners,
                 processes: command.limits.processes,
+                udp_sockets: command.limits.udp_sockets,
                 memory: command.limits.memory,
+                together: TogetherLimits {
+                    sessions: command.limits.together.sessions,
+                    listeners: command.limits.together.listeners,
+                    processes: command.limits.together.processes,
+                    udp_sockets: command.limits.together.udp_sockets,
+                    memory: command.limits.together.memory,
+                },
             },
         })
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use clearway_base::Handle;
@@ -20,6 +20,7 @@ use crate::errno::{Refusal, refuse};
 use crate::memory::Memory;
 use crate::namespaces::{DEFAULT, same_bytes};
 use crate::program::Program;
+use crate::quota::{Permit, Quota, Thing};
 use crate::sessions::{LANE_SLOTS, Lane};
 
 /// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
@@ -223,6 +224,11 @@ impl Keeper {
         let old = hello.inherit.filter(|token| is_known && !self.has_token(token));
         let no_random = |_| refuse(Errno::EIO, "the system's random source cannot be read");
         let token = old.map_or_else(|| self.key.token(namespace), Ok).map_err(no_random)?;
+        let space = self.spaces.entry(namespace.number).or_insert_with(|| {
+            let together = &namespace.spec.limits.together;
+            Quota::within(&self.house.quota, wanted.to_owned(), together.counted(), together.memory.unwrap_or(u64::MAX))
+        });
+        let quota = Quota::within(space, shortened(&hello.program), limits.counted(), limits.memory);
         let number = self.next_program;
         self.next_program += 1;
         let program = Arc::new(Program {
@@ -237,9 +243,8 @@ impl Keeper {
             limits,
             rx_fifo: if hello.rx_fifo == 0 { limits.rx_fifo } else { hello.rx_fifo },
             tx_fifo: if hello.tx_fifo == 0 { limits.tx_fifo } else { hello.tx_fifo },
-            memory: Memory::new(format!("clearway-app-{number}"), limits.memory),
-            sessions: AtomicU32::new(0),
-            listeners: AtomicU32::new(0),
+            memory: Memory::new(format!("clearway-app-{number}"), Arc::clone(quota.memory())),
+            quota,
             is_cut: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
         });
@@ -256,10 +261,8 @@ impl Keeper {
 
     fn make_member(&mut self, handle: Handle<Process>, program: &Arc<Program>) -> Result<(), Refusal> {
         let no_memory = |error: ShmError| refuse(Errno::ENOMEM, error.to_string());
-        let entry = self.programs.get(&program.number).ok_or_else(|| refuse(Errno::ESRCH, "gone"))?;
-        if entry.processes >= program.limits.processes {
-            return Err(refuse(Errno::EUSERS, "the program has all processes that it may (limits.processes)"));
-        }
+        let permit = Permit::take(&program.quota, Thing::Process);
+        let permit = permit.map_err(|scarce| refuse(Errno::EUSERS, scarce.to_string()))?;
         let number = self.next_process;
         let lane = make_lane(number, self.house.workers.len()).map_err(no_memory)?;
         let (bell, bell_fd) = Ringer::new().map_err(|error| no_memory(error.into()))?;
@@ -282,7 +285,7 @@ impl Keeper {
         }
         let process = self.processes.get_mut(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
         self.strangers.remove(handle);
-        process.member = Some(Member { number, program: Arc::clone(program), _bell: bell });
+        process.member = Some(Member { number, program: Arc::clone(program), _bell: bell, _permit: permit });
         let door = Arc::clone(&process.door);
         self.next_process += 1;
         self.counts.attached += 1;

@@ -9,6 +9,9 @@ use clearway_base::Handle;
 use super::{Keeper, Lifeline, Process};
 use crate::program::Program;
 
+/// Bytes of a program's memory that the system may have given beyond twice what is charged: what lies in blocks that are being filled.
+const UNCHARGED: u64 = 64 << 20;
+
 impl Keeper {
     /// A process has ended, or is served no more.
     pub(super) fn end_process(&mut self, handle: Handle<Process>) {
@@ -97,6 +100,24 @@ impl Keeper {
         let lifelines = self.lifelines.iter().filter(|(_, l)| of(&l.program));
         for handle in lifelines.map(|(handle, _)| handle).collect::<Vec<_>>() {
             self.end_lifeline(handle);
+        }
+    }
+
+    /// Compares what the system gave for each program's memory with what is charged to it. A program may touch what is none of its FIFOs: that is taken back, and one that
+    /// goes on so beyond its limit is cut off.
+    pub(crate) fn check_memory(&mut self) {
+        let programs: Vec<_> = self.programs.values().map(|entry| Arc::clone(&entry.program)).collect();
+        for program in programs {
+            let memory = &program.memory;
+            let most = |charged: u64| charged.saturating_mul(2).saturating_add(UNCHARGED);
+            if memory.resident() <= most(memory.used()) {
+                continue;
+            }
+            memory.sweep();
+            let (resident, charged) = (memory.resident(), memory.used());
+            if resident > most(charged) && resident > memory.account().capacity() {
+                self.cut_off(program.number, "more memory than its FIFOs have");
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use super::{Keeper, Process};
 use crate::answer::Asker;
 use crate::errno::{Refusal, refuse};
 use crate::program::ProgramInfo;
+use crate::quota::{QuotaInfo, Thing};
 use crate::worker::Worker;
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
@@ -75,7 +76,7 @@ impl Keeper {
             let heirloom = Heirloom { token: lifeline.program.token, session };
             // So that strangers who ask without end fill little memory. When it is full there is one to be taken.
             let _ = setsockopt(&lifeline.fd, SndBuf, &HEIRLOOMS);
-            let sent = clearway_shm::socket::send(lifeline.fd.as_fd(), &heirloom, &[]);
+            let sent = clearway_shm::socket::send_now(lifeline.fd.as_fd(), &heirloom);
             sent.map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |()| true)
         });
         match left {
@@ -229,6 +230,13 @@ impl Keeper {
         }
     }
 
+    pub(crate) fn quota_infos(&self) -> Vec<QuotaInfo> {
+        let spaces = self.spaces.values().map(|space| space.info(None));
+        let programs = self.programs.values().map(|entry| &entry.program);
+        let programs = programs.map(|program| program.quota.info(Some(program.number)));
+        [self.house.quota.info(None)].into_iter().chain(spaces).chain(programs).collect()
+    }
+
     pub(crate) fn program_infos(&self) -> Vec<ProgramInfo> {
         let info = |entry: &super::Entry| {
             let program = &entry.program;
@@ -241,10 +249,11 @@ impl Keeper {
                 name: program.name.clone(),
                 namespace: program.namespace.clone(),
                 processes: mine.collect(),
-                sessions: program.sessions.load(Ordering::Relaxed),
-                listeners: program.listeners.load(Ordering::Relaxed),
+                sessions: program.quota.count(Thing::Session),
+                listeners: program.quota.count(Thing::Listener),
                 segments: program.memory.segments(),
                 memory: program.memory.used(),
+                resident: program.memory.resident(),
                 memory_limit: program.memory.limit(),
                 stayed: entry.stayed.clone(),
             }

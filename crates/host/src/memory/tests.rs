@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn blocks_are_aligned_apart_and_all_given_back() {
-    let memory = Memory::new("test".into(), 64 << 20);
+    let memory = Memory::new("test".into(), Account::host(64 << 20));
     let mut blocks: Vec<Block> = Vec::new();
     for round in 0..400u32 {
         let len = 1 << (round % 17);
@@ -20,7 +20,8 @@ fn blocks_are_aligned_apart_and_all_given_back() {
     for pair in spans.windows(2) {
         assert!(pair[0].0 < pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1, "{pair:?} overlap");
     }
-    assert_eq!(memory.used(), spans.iter().map(|s| u64::from(s.2)).sum::<u64>());
+    assert_eq!(memory.used(), blocks.iter().map(Block::charged).sum::<u64>());
+    assert!(memory.used() <= spans.iter().map(|s| u64::from(s.2)).sum::<u64>());
     blocks.clear();
     assert_eq!(memory.used(), 0);
     // Everything has joined again: the largest block of each segment is free.
@@ -30,11 +31,54 @@ fn blocks_are_aligned_apart_and_all_given_back() {
 }
 
 #[test]
-fn the_limit_counts_segments() {
-    let memory = Memory::new("test".into(), 16 << 20);
+fn the_limit_counts_what_is_touched() {
+    let memory = Memory::new("test".into(), Account::host(16 << 20));
+    let untouched = memory.reserve(256 << 20).unwrap();
     let all = memory.take(16 << 20).unwrap();
-    assert!(memory.take(1).is_none());
+    assert!(memory.take(1).is_none() && memory.reserve(1).is_none());
     drop(all);
+    assert_eq!(memory.used(), 0);
     assert!(memory.take(1).is_some());
-    assert!(memory.take((16 << 20) + 1).is_none());
+    drop(untouched);
+}
+
+#[test]
+fn only_parts_that_were_touched_are_charged_and_resident() {
+    let memory = Memory::new("test".into(), Account::host(1 << 30));
+    let block = memory.reserve(1 << 20).unwrap();
+    let part = (1 << 20) >> PARTS_ORDER;
+    block.touch(100, 10);
+    assert_eq!((block.charged(), memory.used()), (u64::from(part), u64::from(part)));
+    // Over the end of the circle: the last part, and the first, which is charged already.
+    block.touch((1 << 20) - 5, 10);
+    assert_eq!(block.charged(), 2 * u64::from(part));
+    block.touch(7, 1 << 20);
+    assert_eq!(block.charged(), 1 << 20);
+    let bytes = clearway_shm::FifoMem::new(
+        block.segment(),
+        block.segment(),
+        &clearway_shm::door::FifoPlace {
+            head: memory.take(128).unwrap().place(),
+            data: block.place(),
+            capacity: 1 << 20,
+            limit: 1 << 20,
+        },
+    );
+    let mut end = clearway_shm::Producer::new(bytes.unwrap());
+    end.write(&vec![1; 1 << 20]).unwrap();
+    assert!(memory.resident() >= 1 << 20);
+    assert_eq!(block.keep_only(3 * part, 2 * part), (1 << 20) - 2 * u64::from(part));
+    assert!(memory.resident() <= 2 * u64::from(part) + 8192, "{} bytes stay", memory.resident());
+    assert_eq!(block.charged(), 2 * u64::from(part));
+    drop(block);
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn many_blocks_need_few_segments() {
+    let memory = Memory::new("test".into(), Account::host(1 << 30));
+    let blocks: Vec<_> = (0..20_000).map(|_| memory.reserve(1 << 20).unwrap()).collect();
+    assert_eq!(memory.used(), 0);
+    assert!(memory.segments().len() < 40, "{} segments", memory.segments().len());
+    drop(blocks);
 }

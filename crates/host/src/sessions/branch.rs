@@ -11,7 +11,8 @@ use clearway_wire::Endpoint;
 
 use super::verbs::Birth;
 use super::{HostStack, Session, Sessions, What};
-use crate::program::{Permit, Program, Thing};
+use crate::program::Program;
+use crate::quota::{Permit, Thing};
 use crate::store::Sizes;
 use crate::worker::Worker;
 
@@ -164,7 +165,9 @@ impl Sessions {
             let (home, program) = (branch.home, Arc::clone(&branch.program));
             let birth = Birth { kind: Kind::Stream, v6: branch.v6, options: branch.options };
             let Some(conn) = stack.accept(listener) else { return };
-            let made = Permit::take(&program, Thing::Session).map(|permit| self.make(stack, &program, permit, birth));
+            let made = Permit::take(&program.quota, Thing::Session)
+                .ok()
+                .map(|permit| self.make(stack, &program, permit, birth));
             let Some(Ok(child)) = made else {
                 // The program has no room for it: the peer learns that nobody takes it.
                 stack.abort(conn);

@@ -19,6 +19,7 @@ use super::relay::{Letter, Road};
 use super::verbs::gone;
 use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, of_unreachable, refuse};
+use crate::quota::{Permit, Thing};
 use crate::store::FifoBlocks;
 
 /// The longest payload of a record.
@@ -42,6 +43,9 @@ pub(super) struct Datagrams {
     gro: bool,
     /// Between here and the workers that hold the port too.
     pub(super) road: Arc<Road>,
+    /// Something went through since somebody looked last.
+    moved: bool,
+    _permit: Permit,
 }
 
 /// What came of sending one datagram.
@@ -77,15 +81,46 @@ impl Datagrams {
             self.tx.consume_datagram(&head);
             lost += 1;
         }
-        // Datagrams go round and round in their FIFOs.
-        self.rx_blocks.touched(u32::MAX);
-        self.tx_blocks.touched(u32::MAX);
         lost
     }
 
     /// Whether the process has written something that the stack has not taken.
     fn has_more(&mut self) -> bool {
         matches!(self.tx.datagram(), Ok(Some(_)))
+    }
+
+    /// Gives back the memory in which nothing lies. True: the process waits for room to write, and there is some.
+    pub(super) fn give_back(&mut self) -> bool {
+        if let Ok(len) = self.rx.len() {
+            let start = self.rx.offset(0).wrapping_sub(len) & (self.rx_blocks.place.capacity - 1);
+            self.rx_blocks.keep_only(start, len);
+        }
+        let known = self.tx.known();
+        if self.tx.withhold() && self.tx.len().is_ok_and(|len| len == known) {
+            self.tx_blocks.keep_only(self.tx.offset(0), known);
+        }
+        self.tx.lend(self.tx_blocks.place.limit);
+        self.tx.room_wanted(1)
+    }
+
+    /// Whether something went through since the last call.
+    pub(super) fn has_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Bytes of memory that both FIFOs have.
+    pub(super) fn charged(&self) -> u64 {
+        self.rx_blocks.charged() + self.tx_blocks.charged()
+    }
+
+    fn push(&mut self, head: DatagramHead, payload: &[u8]) -> Result<bool, Hostile> {
+        let is_there = self.rx.push_datagram(head, &[IoSlice::new(payload)])?;
+        self.moved |= is_there;
+        if is_there {
+            let len = datagram_record_len(payload.len() as u32);
+            self.rx_blocks.touch(self.rx.offset(0).wrapping_sub(len), len);
+        }
+        Ok(is_there)
     }
 }
 
@@ -94,13 +129,16 @@ impl Sessions {
     pub(super) fn make_datagrams(&mut self, handle: Handle<Session>) -> Result<(), Refusal> {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         let program = &session.program;
+        let permit = Permit::take(&program.quota, Thing::UdpSocket);
+        let permit = permit.map_err(|scarce| refuse(Errno::ENOBUFS, scarce.to_string()))?;
         let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
         let take = |len: u32| FifoBlocks::take(&program.memory, len.max(MIN_FIFO)).ok_or_else(no_memory);
         let rx_blocks = take(program.rx_len(session.options.receive_buffer))?;
         let tx_blocks = take(program.tx_len(session.options.send_buffer))?;
         let (rx, tx) = (Producer::new(rx_blocks.mem.clone()), Consumer::new(tx_blocks.mem.clone()));
         let road = Arc::default();
-        let datagrams = Datagrams { socket: None, rx, tx, rx_blocks, tx_blocks, gro: false, road };
+        let datagrams =
+            Datagrams { socket: None, rx, tx, rx_blocks, tx_blocks, gro: false, road, moved: false, _permit: permit };
         session.what = What::Datagrams(Box::new(datagrams));
         Ok(())
     }
@@ -181,6 +219,10 @@ impl Sessions {
         let Some(session) = self.table.get_mut(handle) else { return };
         let What::Datagrams(datagrams) = &mut session.what else { return };
         datagrams.tx.attend();
+        datagrams.moved = true;
+        if let Ok(len) = datagrams.tx.len() {
+            datagrams.tx_blocks.touch(datagrams.tx.offset(0), len);
+        }
         let mut failed = None;
         let mut left = QUANTUM;
         let outcome = loop {
@@ -292,7 +334,7 @@ impl Sessions {
             }
             // What waits in the stack came before, and lies there for want of room.
             let taken = match datagrams.has_room() {
-                Ok(true) => datagrams.rx.push_datagram(head, &[IoSlice::new(&payload)]),
+                Ok(true) => datagrams.push(head, &payload),
                 other => other,
             };
             match taken {
@@ -376,7 +418,7 @@ impl Datagrams {
             }
             let Some(datagram) = stack.udp_recv(socket) else { return Ok(any) };
             let head = head_of(&datagram);
-            any |= self.rx.push_datagram(head, &[IoSlice::new(datagram.payload)])?;
+            any |= self.push(head, datagram.payload)?;
         }
     }
 

@@ -165,7 +165,7 @@ impl Sessions {
                 }
             }
         };
-        let tell_reader = (moved > 0 && rx.kick()).then(|| When::for_bytes(rx.fill(), rx.place().limit));
+        let tell_reader = (moved > 0 && rx.kick()).then(|| When::for_bytes(rx.fill(), rx.granted()));
         self.report.passed += u64::from(moved);
         if let Some(when) = tell_reader {
             self.tell_when(peer, event::READABLE, when);

@@ -15,7 +15,8 @@ use nix::errno::Errno;
 use super::verbs::{Birth, conn_options, gone};
 use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, refuse};
-use crate::program::{Permit, Program, Thing};
+use crate::program::Program;
+use crate::quota::{Permit, Thing};
 use crate::store::{FifoBlocks, Sizes};
 use crate::worker::Worker;
 
@@ -75,6 +76,7 @@ impl Listening {
     fn leave(&mut self, child: SessionId) -> Result<bool, Hostile> {
         let is_there = self.end.push_accept(AcceptRecord::new(child))?;
         if is_there {
+            self.blocks.touch(self.end.offset(0).wrapping_sub(RECORD), RECORD);
             self.left.push_back(child);
             self.forget_taken()?;
         }
@@ -149,8 +151,8 @@ impl Sessions {
             _ => {}
         }
         let backlog = backlog.clamp(1, MAX_BACKLOG);
-        let permit = Permit::take(program, Thing::Listener)
-            .ok_or_else(|| refuse(Errno::ENOBUFS, "the program has all listeners that it may (limits.listeners)"))?;
+        let permit = Permit::take(&program.quota, Thing::Listener);
+        let permit = permit.map_err(|scarce| refuse(Errno::ENOBUFS, scarce.to_string()))?;
         let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
         let workers = self.house.workers.len() as u32;
         // Room for the longest backlog: it may become longer. What is not touched costs nothing.
@@ -234,7 +236,7 @@ impl Sessions {
             }
             let parent = session.id;
             let (program, v6, options) = (Arc::clone(&session.program), session.v6, session.options);
-            let permit = Permit::take(&program, Thing::Session);
+            let permit = Permit::take(&program.quota, Thing::Session).ok();
             let Some(permit) = permit.or_else(|| self.stall(handle, &program)) else { break };
             let Some(conn) = stack.accept(listener) else { break };
             let birth = Birth { kind: Kind::Stream, v6, options };
@@ -375,7 +377,7 @@ impl Sessions {
             self.stalled.push(listener);
         }
         program.stall();
-        Permit::take(program, Thing::Session)
+        Permit::take(&program.quota, Thing::Session).ok()
     }
 
     /// One of the program's sessions is gone. Its listeners may be on any worker.

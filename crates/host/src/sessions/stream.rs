@@ -174,7 +174,7 @@ impl Sessions {
     /// More bytes are there. Some: the process must be told, and how soon. One that was told already is woken when its FIFO is half full.
     fn arrived(&mut self, stack: &mut HostStack, handle: Handle<Session>, conn: ConnId) -> Option<When> {
         let (rx, _) = stack.queues(conn)?;
-        let when = || When::for_bytes(rx.fill(), rx.place().limit);
+        let when = || When::for_bytes(rx.fill(), rx.granted());
         if rx.kick() {
             return Some(when());
         }

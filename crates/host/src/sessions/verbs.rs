@@ -13,7 +13,8 @@ use nix::errno::Errno;
 use super::{HostStack, Lane, Session, Sessions, What, place};
 use crate::errno::{Refusal, refuse};
 use crate::memory::Block;
-use crate::program::{Permit, Program, Thing};
+use crate::program::Program;
+use crate::quota::{Permit, Thing};
 
 const HEAD_LEN: u32 = size_of::<SessionHead>() as u32;
 
@@ -64,8 +65,8 @@ impl Sessions {
         process: u32,
         (kind, v6, options): (Kind, bool, SocketOptions),
     ) -> Result<door::Session, Refusal> {
-        let permit = Permit::take(program, Thing::Session)
-            .ok_or_else(|| refuse(Errno::ENFILE, "the program has all sessions that it may (limits.sessions)"))?;
+        let permit = Permit::take(&program.quota, Thing::Session);
+        let permit = permit.map_err(|scarce| refuse(Errno::ENFILE, scarce.to_string()))?;
         let handle = self.make(stack, program, permit, Birth { kind, v6, options })?;
         if kind == Kind::Datagram {
             if let Err(refusal) = self.make_datagrams(handle) {
@@ -110,6 +111,7 @@ impl Sessions {
             joint: None,
             offered: None,
             leaves_at: None,
+            stuck: 0,
         });
         made.ok_or_else(|| refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)"))
     }

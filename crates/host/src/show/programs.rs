@@ -132,11 +132,12 @@ fn pids(program: &ProgramInfo) -> String {
 
 fn detail(program: &ProgramInfo) -> String {
     format!(
-        "app {}: {} segments, {} of {} bytes of memory in use, {} sockets stayed with the kernel\n",
+        "app {}: {} segments, {} of {} bytes of memory in use, {} from the system, {} sockets stayed with the kernel\n",
         program.app,
         program.segments.len(),
         program.memory,
         program.memory_limit,
+        program.resident,
         program.stayed.iter().map(|(_, _, count)| count).sum::<u64>()
     )
 }
@@ -150,6 +151,7 @@ fn app_json(program: &ProgramInfo) -> Value {
         "sessions": program.sessions,
         "listeners": program.listeners,
         "memory": program.memory,
+        "resident": program.resident,
         "memory-limit": program.memory_limit,
     })
 }

@@ -7,7 +7,9 @@ use clearway_proto::RxStore;
 use clearway_shm::door::FifoPlace;
 use clearway_shm::{Hostile, Producer};
 
+use super::grant::{Grant, Progress};
 use super::{FifoBlocks, Yard};
+use crate::program::MIN_RX_FIFO;
 
 /// Receive FIFOs. The window is what is free in them, which grows while the process reads.
 pub struct FifoRx {
@@ -27,8 +29,9 @@ pub struct RxFifo {
     pub(super) live: RefCell<Option<Live>>,
     /// Bytes that nobody had read then.
     left: Cell<u32>,
-    // The furthest byte ever written, up to the capacity: how much memory was touched.
-    reach: Cell<u32>,
+    grant: Grant,
+    /// Bytes that were in it when somebody looked last.
+    seen: Cell<u32>,
     // The program cannot be trusted; nothing is read from its memory any more.
     is_broken: Cell<bool>,
 }
@@ -79,9 +82,31 @@ impl RxFifo {
     /// Nobody will read it any more: its memory is free, what comes is not kept, and the window stays as it was.
     pub fn abandon(&self) {
         self.left.set(self.fill());
-        if let Some(mut live) = self.live.take() {
-            live.blocks.touched(self.reach.get());
+        drop(self.live.take());
+    }
+
+    /// How it gets on since the last look. Bytes behind a hole are those that the peer owes something for.
+    pub(crate) fn progress(&self) -> Progress {
+        let held = self.live.borrow().as_ref().map_or(0, |live| u64::from(live.end.ahead()));
+        Progress { held, moved: self.grant.look() }
+    }
+
+    /// Gives back the memory in which nothing lies. `hard`: the peer is offered no more than is everybody's from now on.
+    pub(crate) fn give_back(&self, hard: bool) {
+        let mut live = self.live.borrow_mut();
+        let Some(Live { end, blocks }) = live.as_mut() else { return };
+        if hard {
+            self.grant.shrink(blocks.account(), self.place.limit, MIN_RX_FIFO);
         }
+        // Only we write into it; what lies there is what nobody has read, and what came early.
+        let Ok(len) = end.len() else { return };
+        let start = end.offset(0).wrapping_sub(len) & (self.place.capacity - 1);
+        blocks.keep_only(start, len + end.ahead());
+    }
+
+    /// Bytes of memory that it has.
+    pub(crate) fn charged(&self) -> u64 {
+        self.live.borrow().as_ref().map_or(0, |live| live.blocks.charged())
     }
 
     /// After bytes were published: whether the processes must be told.
@@ -98,14 +123,38 @@ impl RxFifo {
         self.live.borrow_mut().as_mut().map(|live| f(&mut live.end))
     }
 
-    /// How much of it may be filled, and how many bytes are free.
-    pub fn limit_and_room(&self) -> (u32, u32) {
-        (self.place.limit, self.look(|end| end.room()).unwrap_or(Ok(self.place.limit)).unwrap_or(0))
+    /// How much of it may be filled now.
+    pub(crate) fn granted(&self) -> u32 {
+        self.grant.now()
     }
 
-    /// So many bytes more were put into it.
-    pub(super) fn got(&self, bytes: u32) {
-        self.reach.set(self.reach.get().saturating_add(bytes));
+    /// How much of it may be filled now, and how many bytes are free.
+    pub fn limit_and_room(&self) -> (u32, u32) {
+        let most = self.grant.now();
+        (most, self.look(|end| end.len()).unwrap_or(Ok(0)).map_or(0, |len| most.saturating_sub(len)))
+    }
+
+    /// So many bytes more were put into it, and published.
+    pub(super) fn got(&self, live: &Live, bytes: u32) {
+        if bytes > 0 {
+            live.blocks.touch(live.end.offset(0).wrapping_sub(bytes), bytes);
+            self.seen.set(self.seen.get().saturating_add(bytes));
+        }
+    }
+
+    /// How many bytes may be put into it.
+    pub(super) fn room_in(&self, live: &mut Live) -> Result<u32, Hostile> {
+        let len = live.end.len()?;
+        self.has(live, len);
+        Ok(self.grant.now().saturating_sub(len))
+    }
+
+    /// So many are in it: what was there before, and is not any more, was read.
+    fn has(&self, live: &Live, len: u32) {
+        let read = self.seen.replace(len).saturating_sub(len);
+        if read > 0 {
+            self.grant.moved(read, live.blocks.account(), self.place.limit);
+        }
     }
 
     /// Whether the program lied, and nothing is put into it any more.
@@ -131,12 +180,14 @@ impl RxStore<PoolBuf> for FifoRx {
     fn open(&mut self, token: u64) -> Option<Box<RxFifo>> {
         let blocks = self.yard.rx(token)?;
         let (place, end) = (blocks.place, Producer::new(blocks.mem.clone()));
+        let grant = Grant::new(blocks.account(), place.limit, MIN_RX_FIFO);
         Some(Box::new(RxFifo {
             token: Cell::new(token),
             place,
             live: RefCell::new(Some(Live { end, blocks })),
             left: Cell::new(0),
-            reach: Cell::new(0),
+            grant,
+            seen: Cell::new(0),
             is_broken: Cell::new(false),
         }))
     }
@@ -149,10 +200,13 @@ impl RxStore<PoolBuf> for FifoRx {
         if queue.is_broken.get() {
             return 0;
         }
-        match queue.live.get_mut().as_mut().map(|live| live.end.write_ahead(at, buf.bytes())) {
-            Some(Ok(kept)) => kept,
-            None => 0,
-            Some(Err(Hostile)) => {
+        let Some(live) = queue.live.get_mut().as_mut() else { return 0 };
+        match live.end.write_ahead(at, buf.bytes()) {
+            Ok(kept) => {
+                live.blocks.touch(live.end.offset(at), kept);
+                kept
+            }
+            Err(Hostile) => {
                 self.broken(queue);
                 0
             }
@@ -167,15 +221,22 @@ impl RxStore<PoolBuf> for FifoRx {
         if n == 0 || queue.is_broken.get() {
             return;
         }
-        queue.got(n);
-        let Some(Live { end, .. }) = queue.live.get_mut() else { return };
-        end.publish(n);
-        let limit = queue.place.limit;
-        match end.room() {
-            // The process tells when half is free again; until then the window is what the peer hears with each ACK.
-            Ok(room) if room < limit / 2 => end.ask_room(),
-            Ok(_) => {}
-            Err(Hostile) => self.broken(queue),
+        let mut live = queue.live.borrow_mut();
+        let Some(inside) = live.as_mut() else { return };
+        inside.end.publish(n);
+        queue.seen.set(queue.seen.get().saturating_add(n));
+        match inside.end.len() {
+            Ok(len) => {
+                queue.has(inside, len);
+                // The process tells when half is free again; until then the window is what the peer hears with each ACK.
+                if len > queue.grant.now() / 2 {
+                    inside.end.ask_room();
+                }
+            }
+            Err(Hostile) => {
+                drop(live);
+                self.broken(queue);
+            }
         }
     }
 
@@ -194,7 +255,11 @@ impl RxStore<PoolBuf> for FifoRx {
         if queue.is_broken.get() {
             return 0;
         }
-        let room = queue.look(|end| end.room()).unwrap_or(Ok(queue.place.limit));
+        let room = {
+            let mut live = queue.live.borrow_mut();
+            let Some(inside) = live.as_mut() else { return queue.place.limit.saturating_sub(self.slack) };
+            queue.room_in(inside)
+        };
         let room = room.unwrap_or_else(|Hostile| {
             self.broken(queue);
             0

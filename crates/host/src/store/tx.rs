@@ -6,6 +6,7 @@ use clearway_proto::TxStore;
 use clearway_shm::door::FifoPlace;
 use clearway_shm::{Consumer, Hostile};
 
+use super::grant::{Grant, Progress};
 use super::{FifoBlocks, Yard};
 
 /// Transmit FIFOs. A process's bytes stay in one until the peer has acknowledged them.
@@ -28,7 +29,7 @@ pub struct TxFifo {
     pub(super) live: RefCell<Option<Live>>,
     // Bytes in it when somebody looked last.
     len: Cell<u32>,
-    reach: Cell<u32>,
+    grant: Grant,
     // Some: its bytes go straight to the peer's process, except for so many, which the stack has sent and the peer has not acknowledged.
     direct: Cell<Option<u32>>,
     // What the process writes from now on does not count: it has said that it writes no more, or is gone, or lies.
@@ -98,7 +99,7 @@ impl TxFifo {
     /// What is in it now is all that will ever be sent.
     pub fn freeze(&self) {
         if !self.is_frozen.get() {
-            if let Some(Ok(len)) = self.live.borrow_mut().as_mut().map(|live| live.end.len()) {
+            if let Some(Ok(len)) = self.live.borrow_mut().as_mut().map(Live::written) {
                 self.len.set(len);
             }
             self.is_frozen.set(true);
@@ -125,7 +126,7 @@ impl TxFifo {
     /// Bytes in it now, whoever carries them.
     pub(crate) fn written(&self) -> Result<u32, Hostile> {
         if !self.is_frozen.get() {
-            if let Some(len) = self.live.borrow_mut().as_mut().map(|live| live.end.len()) {
+            if let Some(len) = self.live.borrow_mut().as_mut().map(Live::written) {
                 self.len.set(len?);
             }
         }
@@ -133,10 +134,44 @@ impl TxFifo {
     }
 
     /// So many bytes were taken out of it. True: its processes wait for room, and there is some.
-    pub(super) fn took(&self, bytes: u32, end: &Consumer) -> bool {
+    pub(super) fn took(&self, bytes: u32, live: &mut Live) -> bool {
         self.len.set(self.len.get().saturating_sub(bytes));
-        self.reach.set(self.reach.get().saturating_add(bytes));
-        end.room_wanted(self.place.limit / 2)
+        self.lend_more(bytes, live);
+        live.end.room_wanted(live.end.lent() / 2)
+    }
+
+    /// So many bytes have left it: perhaps it may hold more by that.
+    #[inline]
+    fn lend_more(&self, bytes: u32, live: &mut Live) {
+        if self.grant.moved(bytes, live.blocks.account(), self.place.limit) {
+            live.end.lend(self.grant.now());
+        }
+    }
+
+    /// How it gets on since the last look.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { held: self.len.get().into(), moved: self.grant.look() }
+    }
+
+    /// Bytes of memory that it has.
+    pub(crate) fn charged(&self) -> u64 {
+        self.live.borrow().as_ref().map_or(0, |live| live.blocks.charged())
+    }
+
+    /// Gives back the memory in which nothing lies, unless its process writes just now. `hard`: it may hold no more than is everybody's from now on. True: its processes
+    /// wait for room, and there is some.
+    pub(crate) fn give_back_unused(&self, hard: bool) -> bool {
+        let mut live = self.live.borrow_mut();
+        let Some(Live { end, blocks }) = live.as_mut() else { return false };
+        if hard {
+            self.grant.shrink(blocks.account(), self.place.limit, 0);
+        }
+        let is_still = end.withhold();
+        if is_still && (self.is_frozen.get() || end.len().is_ok_and(|len| len == self.len.get())) {
+            blocks.keep_only(end.offset(0), self.len.get());
+        }
+        end.lend(self.grant.now());
+        end.room_wanted(1)
     }
 
     /// Nobody has the session any more: what is in it now is still sent, and then its memory is free.
@@ -144,14 +179,29 @@ impl TxFifo {
         self.freeze();
         self.is_abandoned.set(true);
         if self.len.get() == 0 {
-            self.give_back();
+            return self.give_back();
+        }
+        // What the process writes from now on counts for nothing.
+        if let Some(Live { end, blocks }) = self.live.borrow().as_ref() {
+            blocks.keep_only(end.offset(0), self.len.get());
         }
     }
 
     fn give_back(&self) {
-        if let Some(mut live) = self.live.take() {
-            live.blocks.touched(self.reach.get().saturating_add(self.len.get()));
+        drop(self.live.take());
+    }
+}
+
+impl Live {
+    /// Bytes in it. Those that are new are noted.
+    #[inline]
+    fn written(&mut self) -> Result<u32, Hostile> {
+        let known = self.end.known();
+        let len = self.end.len()?;
+        if len > known {
+            self.blocks.touch(self.end.offset(known), len - known);
         }
+        Ok(len)
     }
 }
 
@@ -161,13 +211,15 @@ impl TxStore for FifoTx {
 
     fn open(&mut self, token: u64) -> Option<Box<TxFifo>> {
         let blocks = self.yard.tx(token)?;
-        let (place, end) = (blocks.place, Consumer::new(blocks.mem.clone()));
+        let (place, mut end) = (blocks.place, Consumer::new(blocks.mem.clone()));
+        let grant = Grant::new(blocks.account(), place.limit, 0);
+        end.lend(grant.now());
         Some(Box::new(TxFifo {
             token,
             place,
             live: RefCell::new(Some(Live { end, blocks })),
             len: Cell::new(0),
-            reach: Cell::new(0),
+            grant,
             direct: Cell::new(None),
             is_frozen: Cell::new(false),
             is_abandoned: Cell::new(false),
@@ -181,7 +233,7 @@ impl TxStore for FifoTx {
     #[inline]
     fn len(&self, queue: &Box<TxFifo>) -> u32 {
         if !queue.is_frozen.get() {
-            match queue.live.borrow_mut().as_mut().map(|live| live.end.len()) {
+            match queue.live.borrow_mut().as_mut().map(Live::written) {
                 None => {}
                 Some(Ok(len)) => queue.len.set(len),
                 // What is known stays true; what comes later is not believed.
@@ -223,10 +275,13 @@ impl TxStore for FifoTx {
 
     #[inline]
     fn consume(&mut self, queue: &mut Box<TxFifo>, n: u32) {
-        let Some(Live { end, .. }) = queue.live.get_mut() else { return };
-        end.consume(n);
+        {
+            let mut live = queue.live.borrow_mut();
+            let Some(live) = live.as_mut() else { return };
+            live.end.consume(n);
+            queue.lend_more(n, live);
+        }
         queue.len.set(queue.len.get().saturating_sub(n));
-        queue.reach.set(queue.reach.get().saturating_add(n));
         if let Some(in_flight) = queue.direct.get() {
             queue.direct.set(Some(in_flight.saturating_sub(n)));
             if in_flight <= n {
@@ -237,7 +292,7 @@ impl TxStore for FifoTx {
             if queue.len.get() == 0 {
                 queue.give_back();
             }
-        } else if end.room_wanted(queue.place.limit / 2) {
+        } else if queue.live.get_mut().as_ref().is_some_and(|live| live.end.room_wanted(live.end.lent() / 2)) {
             self.roomy.push(queue.token);
         }
     }

@@ -9,6 +9,7 @@ mod echo;
 mod guest;
 mod idle;
 mod joints;
+mod memory;
 mod minute;
 mod partings;
 mod refusals;

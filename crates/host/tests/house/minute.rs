@@ -20,19 +20,24 @@ use crate::guest::{Guest, Sock, hello};
 type Job = Box<dyn FnOnce(&mut HouseByHand, &mut Instant) + Send>;
 
 /// A house with the namespaces `server` and `client`, on a thread that turns as fast as it can while its time stands still.
-struct StillHouse {
-    door: PathBuf,
+pub(crate) struct StillHouse {
+    pub(crate) door: PathBuf,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StillHouse {
-    fn new(name: &str) -> StillHouse {
+    pub(crate) fn new(name: &str) -> StillHouse {
+        StillHouse::with(name, |_| {})
+    }
+
+    pub(crate) fn with(name: &str, change: impl FnOnce(&mut Setup)) -> StillHouse {
         let folder = std::env::temp_dir().join(format!("clearway-still-{}-{name}", std::process::id()));
         let door = folder.join("host.sock");
         let (jobs, inbox) = channel();
         let (tell, begun) = channel();
-        let setup = Setup::new(door.clone(), [7; 32]);
+        let mut setup = Setup::new(door.clone(), [7; 32]);
+        change(&mut setup);
         let thread = std::thread::spawn(move || {
             let mut house = HouseByHand::new(setup).unwrap();
             furnish(&mut house);
@@ -46,7 +51,10 @@ impl StillHouse {
     }
 
     /// Has the house do something between two turns, and waits for the answer.
-    fn ask<R: Send + 'static>(&self, f: impl FnOnce(&mut HouseByHand, &mut Instant) -> R + Send + 'static) -> R {
+    pub(crate) fn ask<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut HouseByHand, &mut Instant) -> R + Send + 'static,
+    ) -> R {
         let (tell, answer) = channel();
         let job: Job = Box::new(move |house, now| drop(tell.send(f(house, now))));
         self.jobs.as_ref().unwrap().send(job).unwrap();
@@ -54,7 +62,7 @@ impl StillHouse {
     }
 
     /// So much time is over, and what was due meanwhile was done.
-    fn pass(&self, seconds: u64) {
+    pub(crate) fn pass(&self, seconds: u64) {
         self.ask(move |house, now| {
             *now += clearway_base::Duration::from_secs(seconds);
             while house.turn(at(*now)).unwrap().worked {}
@@ -62,7 +70,7 @@ impl StillHouse {
     }
 
     /// So much time is over, and the house has turned since.
-    fn tick(&self, time: clearway_base::Duration) {
+    pub(crate) fn tick(&self, time: clearway_base::Duration) {
         self.ask(move |_, now| *now += time);
         // Before the next answer there is a turn at the new time, and before the one behind it another.
         self.ask(|_, _| ());

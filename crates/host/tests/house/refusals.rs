@@ -162,7 +162,9 @@ fn a_namespace_bounds_its_programs_as_it_says() {
         sessions: Some(3),
         listeners: Some(1),
         processes: Some(1),
+        udp_sockets: Some(1),
         memory: Some(1 << 20),
+        ..clearway_host::NamespaceLimits::default()
     };
     world.bounded_namespace(("tight", "t"), ("loop0", 1), limits);
     let tight = Guest::attach(&world.door(), hello("tight", Some("t"))).unwrap();
@@ -173,7 +175,6 @@ fn a_namespace_bounds_its_programs_as_it_says() {
     let mut inherit = hello("", None);
     inherit.inherit = Some(tight.welcome.token);
     assert_eq!(Guest::attach(&world.door(), inherit).err().unwrap().0, Errno::EUSERS as i32);
-    // Two FIFOs of 256 KiB fit beside the words of the sessions, and not twice.
     let datagrams = |guest: &Guest| guest.open(Kind::Datagram, false);
     drop(socks.split_off(1));
     eventually("the sessions are gone", || world.house.programs().unwrap()[0].sessions == 1);
