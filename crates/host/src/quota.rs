@@ -210,15 +210,13 @@ impl Permit {
             return Err(quota.why_not(thing));
         }
         // Another thread may have been quicker; the limits hold all the same.
-        let mut taken = 0;
-        for level in quota.levels() {
+        for (taken, level) in quota.levels().enumerate() {
             let limit = level.limit(thing);
             let more = |n: u32| (n < limit).then_some(n + 1);
             if level.counts[thing as usize].fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
                 quota.levels().take(taken).for_each(|level| level.give(thing));
                 return Err(quota.why_not(thing));
             }
-            taken += 1;
         }
         Ok(Permit { quota: Arc::clone(quota), thing })
     }
