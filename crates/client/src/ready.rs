@@ -50,6 +50,9 @@ pub(crate) fn bytes_in(fifo: &FifoMem) -> u32 {
     tail.wrapping_sub(head)
 }
 
+/// Bytes that every receive FIFO takes, however short memory is, half of what it begins with at least: nobody waits for more before a stream is readable.
+const MOST_AWAITED: u32 = 32 * 1024;
+
 /// Bytes that there is room for.
 pub(crate) fn room_in(fifo: &FifoMem) -> u32 {
     fifo.lent().saturating_sub(bytes_in(fifo))
@@ -168,7 +171,7 @@ impl Core {
 
     /// A stream has as many bytes as it shall have to be readable. It never waits for more than there is room for before the peer hears of it.
     fn has_enough(&self) -> bool {
-        let enough = |rx: &FifoMem| bytes_in(rx) >= self.lowat().min(rx.limit() / 2);
+        let enough = |rx: &FifoMem| bytes_in(rx) >= self.lowat().min(rx.limit() / 2).min(MOST_AWAITED);
         self.lowat() == 1 || self.rx().is_some_and(|rx| enough(&rx.mem))
     }
 
