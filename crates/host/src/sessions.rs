@@ -4,6 +4,7 @@ mod branch;
 mod close;
 mod datagram;
 mod facts;
+mod groups;
 mod hold;
 mod info;
 mod joints;
@@ -16,6 +17,7 @@ mod relay;
 mod stream;
 mod verbs;
 
+pub(crate) use groups::Wish;
 pub use info::{SessionInfo, SessionKind};
 pub(crate) use lane::{LANE_SLOTS, Lane};
 

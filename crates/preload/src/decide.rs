@@ -60,7 +60,8 @@ enum Owner {
     Kernel(Option<(&'static Arc<Client>, &'static str)>),
 }
 
-fn owner(deed: Deed, addr: SocketAddr) -> Answer<Owner> {
+/// Who gets an address. `of_our_groups`: the socket was told to use an interface of Clearway's for groups.
+fn owner(deed: Deed, addr: SocketAddr, of_our_groups: bool) -> Answer<Owner> {
     let client = match host() {
         Host::Here(client) => client,
         Host::Absent => return Ok(Owner::Kernel(None)),
@@ -68,6 +69,9 @@ fn owner(deed: Deed, addr: SocketAddr) -> Answer<Owner> {
         Host::Closed => return fail(deed.closed()),
     };
     let local = matches!(deed, Deed::Bind | Deed::Listen);
+    if of_our_groups && addr.ip().is_multicast() {
+        return Ok(Owner::Clearway(client));
+    }
     let serves = if local { client.serves_local(addr) } else { client.serves_remote(addr) };
     Ok(match (serves, local) {
         (true, _) => Owner::Clearway(client),
@@ -96,7 +100,7 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
         state.bound = true;
         return Ok(Some(Verdict::Kernels));
     }
-    let (client, why) = match owner(deed, addr)? {
+    let (client, why) = match owner(deed, addr, options::means_our_groups(&state.told))? {
         Owner::Clearway(client) => match options::only_the_kernels(&state.told) {
             None => match take_over(fd, deed, &held, pending, &mut state, client)? {
                 Ok(mine) => return Ok(Some(Verdict::Ours(mine))),

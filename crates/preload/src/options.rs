@@ -13,6 +13,7 @@ use crate::object::Ours;
 mod info;
 mod ip;
 mod ip6;
+mod multicast;
 mod names;
 mod socket;
 mod tcp;
@@ -22,7 +23,10 @@ mod udp;
 mod tests;
 
 /// Bytes of the longest option that is remembered. Longer ones are of kinds that only the kernel has.
-const LONGEST: usize = 256;
+const LONGEST: usize = 264;
+
+/// What was said of one socket at most, when that is of groups.
+const MOST_TOLD: usize = 64;
 
 /// An option that the kernel took for a pending socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +44,12 @@ impl Told {
 
     /// Adds it to a list, in place of what was said of the same option before.
     pub(crate) fn remember(list: &mut Vec<Told>, told: Told) {
-        list.retain(|old| (old.level, old.name) != (told.level, told.name));
+        // A socket can be in many groups.
+        if multicast::changes_group(told.level, told.name) {
+            list.truncate(MOST_TOLD);
+        } else {
+            list.retain(|old| (old.level, old.name) != (told.level, told.name));
+        }
         list.push(told);
     }
 
@@ -123,6 +132,7 @@ impl Setting<'_> {
     fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
         let ours = self.ours;
         match level {
+            _ if multicast::is_one(level, name) => multicast::set(self, level, name, value)?,
             libc::SOL_SOCKET => socket::set(self, name, value)?,
             libc::IPPROTO_TCP if ours.is_stream() => tcp::set(self, name, value)?,
             libc::IPPROTO_UDP if !ours.is_stream() => udp::set(self, name, value)?,
@@ -148,6 +158,7 @@ impl Setting<'_> {
 /// Asks for an option.
 pub(crate) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
     match level {
+        _ if multicast::is_one(level, name) => multicast::get(ours, level, name),
         libc::SOL_SOCKET => socket::get(ours, name),
         libc::IPPROTO_TCP if ours.is_stream() => tcp::get(ours, name),
         libc::IPPROTO_UDP if !ours.is_stream() => udp::get(ours, name),
@@ -177,10 +188,25 @@ pub(crate) fn replay(ours: &Ours, told: &[Told]) -> Result<Vec<String>, String> 
 
 /// The first of these options that Clearway has no counterpart of, and that changes what the socket does.
 pub(crate) fn only_the_kernels(told: &[Told]) -> Option<String> {
-    told.iter().find(|told| names::is_only_the_kernels(told.level, told.name) && told.is_on()).map(Told::describe)
+    let is_one = |told: &&Told| names::is_only_the_kernels(told.level, told.name) && told.is_on() && !told.names_ours();
+    told.iter().find(is_one).map(Told::describe)
+}
+
+/// One of these names an interface of Clearway's for groups, so that is whose groups the socket means.
+pub(crate) fn means_our_groups(told: &[Told]) -> bool {
+    told.iter().any(Told::names_ours)
+}
+
+/// The kernel cannot judge this option, for it names an interface of Clearway's.
+pub(crate) fn is_not_the_kernels(level: c_int, name: c_int, value: &[u8]) -> bool {
+    multicast::names_ours(level, name, value)
 }
 
 impl Told {
+    fn names_ours(&self) -> bool {
+        multicast::names_ours(self.level, self.name, &self.value)
+    }
+
     fn is_on(&self) -> bool {
         self.value.iter().any(|&byte| byte != 0)
     }

@@ -216,6 +216,45 @@ pub struct SocketOptions {
     pub send_buffer: u32,
     /// IPV6_MTU as it was set; 0: the path decides.
     pub mtu: u16,
+    /// How datagrams go to groups, and what is heard of them.
+    pub multicast: Multicast,
+}
+
+/// What a datagram session does about groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Multicast {
+    /// IP_MULTICAST_TTL or IPV6_MULTICAST_HOPS.
+    pub ttl: u8,
+    /// IP_MULTICAST_LOOP or IPV6_MULTICAST_LOOP.
+    pub loop_back: bool,
+    /// IP_MULTICAST_IF or IPV6_MULTICAST_IF: an interface's number ([`Interface::number`]); 0: as the route says.
+    pub iface: u32,
+    /// IP_MULTICAST_ALL or IPV6_MULTICAST_ALL.
+    pub all: bool,
+}
+
+impl Default for Multicast {
+    /// As Linux starts.
+    fn default() -> Multicast {
+        Multicast { ttl: 1, loop_back: true, iface: 0, all: true }
+    }
+}
+
+/// What becomes of a session's membership in a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum GroupChange {
+    /// It joins, for all sources.
+    Join,
+    /// It leaves.
+    Leave,
+    /// It joins for this source, or for one more.
+    JoinSource(IpAddr),
+    /// This source is wanted no longer.
+    LeaveSource(IpAddr),
+    /// Nothing more of this source.
+    Block(IpAddr),
+    /// This source again.
+    Unblock(IpAddr),
 }
 
 impl Default for SocketOptions {
@@ -243,6 +282,7 @@ impl Default for SocketOptions {
             receive_buffer: 0,
             send_buffer: 0,
             mtu: 0,
+            multicast: Multicast::default(),
         }
     }
 }
@@ -370,6 +410,17 @@ pub enum Request {
     },
     /// Which interfaces does my namespace have? Answer: [`Reply::Interfaces`].
     Interfaces,
+    /// A datagram session's membership in a group on an interface changes. Answer: [`Reply::Done`].
+    Group {
+        /// The session.
+        session: SessionId,
+        /// The interface's number; 0: that which the route to the group leads by.
+        iface: u32,
+        /// The group.
+        group: IpAddr,
+        /// How.
+        change: GroupChange,
+    },
 }
 
 /// What the host answers.

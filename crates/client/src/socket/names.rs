@@ -1,8 +1,8 @@
 //! What a socket is called, and how it is told to behave.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use clearway_shm::door::{Kind, Reply, Request, SocketOptions};
+use clearway_shm::door::{GroupChange, Kind, Reply, Request, SocketOptions};
 use clearway_shm::layout::{flags, state};
 
 use crate::ready::ALL;
@@ -109,6 +109,11 @@ impl Socket {
         let phase = self.core.state() & (state::CONNECTED | state::FAILED | state::CLOSED);
         let connected = self.core.kind == Kind::Datagram || phase == state::CONNECTED;
         self.with(|socket| socket.remote).filter(|_| connected)
+    }
+
+    /// Changes the membership of a datagram socket in a group, on the interface of this number; 0: as the route says.
+    pub fn change_group(&self, iface: u32, group: IpAddr, change: GroupChange) -> Result<(), Errno> {
+        self.ask(&Request::Group { session: self.core.id(), iface, group, change }).map(drop)
     }
 
     /// The options as they were set last.

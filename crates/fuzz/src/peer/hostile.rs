@@ -319,5 +319,11 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         receive_buffer: input.word() >> (input.byte() % 32),
         send_buffer: input.word() >> (input.byte() % 32),
         mtu: u16::from(input.byte()) << (input.byte() % 9),
+        multicast: Multicast {
+            ttl: input.byte(),
+            loop_back: input.byte() & 1 != 0,
+            iface: input.word() >> (input.byte() % 32),
+            all: input.byte() & 1 != 0,
+        },
     }
 }

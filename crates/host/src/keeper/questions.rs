@@ -18,6 +18,7 @@ use crate::answer::Asker;
 use crate::errno::{Refusal, refuse};
 use crate::program::ProgramInfo;
 use crate::quota::{QuotaInfo, Thing};
+use crate::sessions::Wish;
 use crate::worker::Worker;
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
@@ -169,6 +170,7 @@ impl Keeper {
             | Request::Options { session, .. }
             | Request::Urgent { session, .. }
             | Request::Settle { session }
+            | Request::Group { session, .. }
             | Request::Info { session } => *session,
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
@@ -192,6 +194,10 @@ impl Keeper {
                     Reply::Done
                 }
                 Request::Settle { .. } => Reply::Done,
+                Request::Group { iface, group, change, .. } => {
+                    sessions.change_group(stack, program, id, Wish { iface, group, change })?;
+                    Reply::Done
+                }
                 Request::Urgent { ahead, .. } => {
                     sessions.urge(stack, program, id, ahead)?;
                     Reply::Done

@@ -15,6 +15,7 @@ use clearway_shm::{Consumer, Hostile, Producer};
 use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
+use super::groups::{Wish, iface_of, multicast_options};
 use super::relay::{Letter, Road};
 use super::verbs::gone;
 use super::{HostStack, Session, Sessions, What};
@@ -39,6 +40,8 @@ pub(super) struct Datagrams {
     tx: Consumer,
     rx_blocks: FifoBlocks,
     tx_blocks: FifoBlocks,
+    /// Memberships that wait for it.
+    pub(super) wishes: Vec<Wish>,
     /// Datagrams may come joined (UDP_GRO).
     gro: bool,
     /// Between here and the workers that hold the port too.
@@ -137,8 +140,18 @@ impl Sessions {
         let tx_blocks = take(program.tx_len(session.options.send_buffer))?;
         let (rx, tx) = (Producer::new(rx_blocks.mem.clone()), Consumer::new(tx_blocks.mem.clone()));
         let road = Arc::default();
-        let datagrams =
-            Datagrams { socket: None, rx, tx, rx_blocks, tx_blocks, gro: false, road, moved: false, _permit: permit };
+        let datagrams = Datagrams {
+            socket: None,
+            rx,
+            tx,
+            rx_blocks,
+            tx_blocks,
+            wishes: Vec::new(),
+            gro: false,
+            road,
+            moved: false,
+            _permit: permit,
+        };
         session.what = What::Datagrams(Box::new(datagrams));
         Ok(())
     }
@@ -157,8 +170,10 @@ impl Sessions {
         let socket = stack.udp_bind_shared(spec, sharing)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
         stack.udp_set_mtu(socket, session.options.mtu)?;
+        stack.udp_set_multicast(socket, multicast_options(&session.options.multicast))?;
         datagrams.socket = Some(socket);
         self.relay_out(stack, handle);
+        self.grant_wishes(stack, handle);
         Ok(stack.udp_local(socket).unwrap_or(local))
     }
 
@@ -399,7 +414,7 @@ impl Datagrams {
             tos: (head.tos != 0).then_some(head.tos),
             ttl: (head.ttl != 0).then_some(head.ttl),
             segment_size: head.segment_size,
-            ..UdpOut::default()
+            iface: iface_of(head.iface),
         };
         match stack.udp_send_with(socket, &out, &scratch[..len]) {
             Ok(()) => Ok((Sent::Gone, None)),

@@ -10,6 +10,7 @@ use clearway_shm::door::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{SessionHead, event, state};
 use nix::errno::Errno;
 
+use super::groups::multicast_options;
 use super::{HostStack, Lane, Session, Sessions, What, place};
 use crate::errno::{Refusal, refuse};
 use crate::memory::Block;
@@ -264,6 +265,7 @@ impl Sessions {
                 if let Some(socket) = datagrams.socket {
                     stack.udp_set_hops(socket, options.tos, options.ttl)?;
                     stack.udp_set_mtu(socket, options.mtu)?;
+                    stack.udp_set_multicast(socket, multicast_options(&options.multicast))?;
                     let sharing = session.sharing();
                     stack.udp_set_sharing(socket, sharing)?;
                     self.at_relays(handle, move |stack, socket| {

@@ -190,6 +190,21 @@ fn options_do_what_they_do_on_linux() {
 }
 
 #[test]
+fn groups_on_an_interface_of_clearways() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("groups");
+    // The kernel sends to no group of IPv6 by its loopback, so what it says of IPv4 is what is right for both.
+    let kernels = plain(&path, KERNEL[0]);
+    assert!(kernels.stdout.contains("heard: joined before"), "{}", kernels.stdout);
+    for ours in Host::ADDRESSES {
+        compare("groups", &kernels, &preloaded(&path, ours, &host.environment()));
+    }
+}
+
+#[test]
 fn signals_while_blocked() {
     over_a_host("signals");
 }
