@@ -8,9 +8,10 @@ use clearway_client::{flags, is_internal};
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, depth, interpose};
 use crate::interfaces;
-use crate::object::{self, Object, Ours, TABLE, ours};
+use crate::object::{self, Mine, Object, Ours, TABLE, ours};
 use crate::process::is_own;
 use crate::real;
+use crate::sigio;
 use crate::table::Held;
 
 #[cfg(test)]
@@ -205,9 +206,8 @@ unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int>
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, || check(unsafe { real::fcntl(fd, command, word) })),
         libc::F_SETFL => {
             let mine = ours(fd)?;
-            if word as c_int & libc::O_ASYNC != 0 {
-                // No SIGIO comes of shared memory.
-                return Some(fail(libc::EINVAL));
+            if let Err(errno) = asynchronous(fd, &mine, word as c_int & libc::O_ASYNC != 0) {
+                return Some(Err(errno));
             }
             mine.socket.set_flag(flags::NONBLOCK, word as c_int & libc::O_NONBLOCK != 0);
             None
@@ -230,7 +230,8 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
             // SAFETY: null, or the caller's number.
             let Some(&on) = (unsafe { at.as_ref() }) else { return Some(fail(libc::EFAULT)) };
             if request == libc::FIOASYNC {
-                return if on == 0 { None } else { Some(fail(libc::EINVAL)) };
+                // The kernel keeps the flag.
+                return asynchronous(fd, &mine, on != 0).err().map(Err);
             }
             mine.socket.set_flag(flags::NONBLOCK, on != 0);
             None
@@ -245,6 +246,13 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
         }
         _ => None,
     }
+}
+
+/// O_ASYNC is set or cleared, if that is a change.
+fn asynchronous(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
+    // SAFETY: reads flags.
+    let flags = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
+    if (flags & libc::O_ASYNC != 0) == on { Ok(()) } else { sigio::change(fd, mine, on) }
 }
 
 /// What `ioctl` says of a socket's queues.

@@ -30,6 +30,7 @@ mod real;
 mod received;
 mod rights;
 mod sendfile;
+mod sigio;
 mod signals;
 mod sockets;
 mod stdio;

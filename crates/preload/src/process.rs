@@ -227,7 +227,7 @@ pub(crate) fn is_own_or_unwatched() -> bool {
     PID.load(Ordering::Relaxed) == 0 || is_own()
 }
 
-fn pid() -> c_int {
+pub(crate) fn pid() -> c_int {
     // SAFETY: takes nothing; not through the C library's function, which others may stand in for.
     unsafe { libc::syscall(libc::SYS_getpid) as c_int }
 }

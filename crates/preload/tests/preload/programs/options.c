@@ -93,6 +93,63 @@ static void mtu(void)
 	close(to);
 }
 
+static volatile int told, told_of = -1;
+
+static void on_signal(int signal, siginfo_t *info, void *context)
+{
+	told++;
+	told_of = info->si_fd;
+}
+
+/* Waits until there was one more signal. */
+static int next_signal(int before)
+{
+	for (int i = 0; i < 1000 && told == before; i++)
+		usleep(5000);
+	return told > before;
+}
+
+static void signals_of_arrivals(void)
+{
+	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+	int ends[2], before, on = 1, to = bound(SOCK_DGRAM);
+	struct sockaddr_storage name = name_of(to);
+	char text[16];
+
+	pair(ends);
+	sigaction(SIGIO, &action, NULL);
+	sigaction(SIGRTMIN + 3, &action, NULL);
+	fcntl(ends[1], F_SETOWN, getpid());
+	printf("O_ASYNC: %d\n", fcntl(ends[1], F_SETFL, O_ASYNC));
+	printf("is set: %d, for us: %d\n", (fcntl(ends[1], F_GETFL) & O_ASYNC) != 0, fcntl(ends[1], F_GETOWN) == getpid());
+	before = told;
+	if (write(ends[0], "one", 3) != 3)
+		die("write");
+	printf("told: %d\n", next_signal(before));
+	await(ends[1], POLLIN);
+	recv(ends[1], text, sizeof(text), 0);
+	fcntl(ends[1], F_SETSIG, SIGRTMIN + 3);
+	before = told;
+	if (write(ends[0], "two", 3) != 3)
+		die("write");
+	printf("told: %d, of the descriptor: %d\n", next_signal(before), told_of == ends[1]);
+	fcntl(ends[1], F_SETFL, 0);
+	usleep(100000);
+	before = told;
+	if (write(ends[0], "six", 3) != 3)
+		die("write");
+	usleep(300000);
+	printf("told no more: %d\n", told == before);
+	fcntl(to, F_SETOWN, getpid());
+	printf("FIOASYNC: %d\n", ioctl(to, FIOASYNC, &on));
+	before = told;
+	printf("sent: %zd\n", sendto(to, "x", 1, 0, (void *)&name, self_len));
+	printf("told: %d\n", next_signal(before));
+	close(to);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -101,5 +158,6 @@ int main(int argc, char **argv)
 	low_water();
 	small_buffer();
 	mtu();
+	signals_of_arrivals();
 	return 0;
 }

@@ -1,0 +1,176 @@
+//! SIGIO: signals of what happens at sockets with O_ASYNC.
+//!
+//! The kernel keeps the flag, the owner (F_SETOWN) and the signal (F_SETSIG) for the descriptor as for any other, but nothing ever comes to it there. A thread of this
+//! library waits for these sockets, and sends what the kernel would send. It begins with the first such socket of a process.
+
+use std::ffi::{c_int, c_long};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_client::{EpollEvent, EpollSet};
+
+use crate::errno::{Answer, check, fail};
+use crate::export::guarded;
+use crate::object::Mine;
+use crate::{process, real};
+
+/// From `asm-generic/fcntl.h`; the `libc` crate does not have all of these.
+const F_GETSIG: c_int = 11;
+const F_GETOWN_EX: c_int = 16;
+const F_OWNER_TID: c_int = 0;
+const F_OWNER_PID: c_int = 1;
+
+/// What is waited for: each thing that comes, once.
+const COMES: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
+
+/// Events that are taken at once.
+const EVENTS: usize = 64;
+
+/// `struct f_owner_ex`.
+#[repr(C)]
+#[derive(Default)]
+struct Owner {
+    kind: c_int,
+    pid: c_int,
+}
+
+/// What the thread of a process waits for.
+struct Watch {
+    /// Whose thread it is: a child that was forked has none.
+    process: c_int,
+    set: Arc<EpollSet>,
+    _epoll: OwnedFd,
+}
+
+static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
+
+/// O_ASYNC was set or cleared.
+pub(crate) fn change(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
+    let set = if on { Some(watched()?) } else { known() };
+    let Some(set) = set else { return Ok(()) };
+    if !on {
+        mine.leave_set(fd, &set);
+        // It may never have been a member.
+        let _ = set.remove(fd);
+        return Ok(());
+    }
+    // What can be written to is no news.
+    let writable = mine.socket.readiness() & libc::EPOLLOUT as u32 != 0;
+    let events = if writable { COMES } else { COMES | libc::EPOLLOUT };
+    match set.add(fd, &mine.socket, EpollEvent { events: events as u32, data: fd as u64 }) {
+        Ok(()) => mine.join_set(fd, &set),
+        Err(errno) if errno.0 == libc::EEXIST => {}
+        Err(errno) => return Err(errno),
+    }
+    Ok(())
+}
+
+fn known() -> Option<Arc<EpollSet>> {
+    let watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
+    watch.as_ref().filter(|watch| watch.process == process::pid()).map(|watch| Arc::clone(&watch.set))
+}
+
+/// The set of this process, with a thread that waits for it.
+fn watched() -> Answer<Arc<EpollSet>> {
+    if let Some(set) = known() {
+        return Ok(set);
+    }
+    let Some(client) = process::client() else { return fail(libc::EINVAL) };
+    // SAFETY: makes a descriptor that nobody else knows.
+    let epoll = unsafe { OwnedFd::from_raw_fd(check(real::epoll_create1(libc::EPOLL_CLOEXEC))?) };
+    let set = EpollSet::new(client, epoll.as_raw_fd())?;
+    spawn(Arc::clone(&set), epoll.as_raw_fd())?;
+    let watch = Watch { process: process::pid(), set: Arc::clone(&set), _epoll: epoll };
+    *WATCH.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+    Ok(set)
+}
+
+/// Starts the thread. The program's signals are not for it.
+fn spawn(set: Arc<EpollSet>, epoll: c_int) -> Answer<()> {
+    // SAFETY: all-zero is a mask, and the pointers are to masks of ours. The thread has the mask of the one that starts it.
+    let started = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let started = std::thread::Builder::new().name("clearway-sigio".into()).spawn(move || run(&set, epoll));
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        started
+    };
+    started.map(drop).or_else(|_| fail(libc::EAGAIN))
+}
+
+fn run(set: &EpollSet, epoll: c_int) {
+    guarded(|| {
+        let mut events = [EpollEvent { events: 0, data: 0 }; EVENTS];
+        loop {
+            // No signal interrupts it; a set that is waited for by one thread fails in no other way.
+            let found = set.wait(epoll, &mut events, None, None).unwrap_or(0);
+            for event in &events[..found] {
+                tell(event.data as c_int, event.events);
+            }
+        }
+    });
+}
+
+/// Sends the signal of a descriptor to its owner.
+fn tell(fd: c_int, events: u32) {
+    let mut owner = Owner::default();
+    // SAFETY: the kernel writes an owner; what is closed by now has none.
+    let signal = unsafe {
+        let asked = real::fcntl(fd, F_GETOWN_EX, (&raw mut owner).addr() as c_long);
+        if asked < 0 || owner.pid == 0 {
+            return;
+        }
+        real::fcntl(fd, F_GETSIG, 0)
+    };
+    let target = if [F_OWNER_PID, F_OWNER_TID].contains(&owner.kind) { owner.pid } else { -owner.pid };
+    if signal <= 0 {
+        return send(owner.kind, target, libc::SIGIO);
+    }
+    // The program asked which descriptor it is and what has happened (F_SETSIG).
+    let info = Info { signal, errno: 0, code: code_of(events), pad: 0, band: i64::from(events), fd, rest: [0; 25] };
+    let pid = process::pid();
+    // SAFETY: the structure is as the kernel has it. A code of the kernel's own may be sent to oneself only.
+    let queued = owner.kind == F_OWNER_PID
+        && owner.pid == pid
+        && unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, signal, &raw const info) } == 0;
+    if !queued {
+        send(owner.kind, target, signal);
+    }
+}
+
+fn send(kind: c_int, target: c_int, signal: c_int) {
+    // SAFETY: sends a signal, as the program asked.
+    unsafe {
+        match kind {
+            F_OWNER_TID => libc::syscall(libc::SYS_tkill, target, signal),
+            _ => libc::syscall(libc::SYS_kill, target, signal),
+        }
+    };
+}
+
+/// `siginfo_t` of SIGPOLL on 64-bit machines.
+#[repr(C)]
+struct Info {
+    signal: c_int,
+    errno: c_int,
+    code: c_int,
+    pad: c_int,
+    band: i64,
+    fd: c_int,
+    rest: [c_int; 25],
+}
+
+const _: () = assert!(size_of::<Info>() == 128);
+
+/// POLL_IN, POLL_OUT, POLL_PRI and POLL_HUP.
+fn code_of(events: u32) -> c_int {
+    let has = |bits: c_int| events & bits as u32 != 0;
+    match () {
+        () if has(libc::EPOLLHUP) => 6,
+        () if has(libc::EPOLLPRI) => 5,
+        () if has(libc::EPOLLIN) => 1,
+        () => 2,
+    }
+}
