@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use clearway_shm::door::{Congestion, FifoPlace, Kind, Reply, Request, Session, SocketOptions, Welcome, worker_of};
+use clearway_shm::door::{
+    Congestion, FifoPlace, Kind, Multicast, Reply, Request, Session, SocketOptions, Welcome, worker_of,
+};
 use clearway_shm::layout::request;
 use clearway_shm::socket;
 

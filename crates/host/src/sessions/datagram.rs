@@ -170,7 +170,8 @@ impl Sessions {
         let socket = stack.udp_bind_shared(spec, sharing)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
         stack.udp_set_mtu(socket, session.options.mtu)?;
-        stack.udp_set_multicast(socket, multicast_options(&session.options.multicast))?;
+        // An interface that is gone by now, or never was, is as none.
+        let _ = stack.udp_set_multicast(socket, multicast_options(&session.options.multicast));
         datagrams.socket = Some(socket);
         self.relay_out(stack, handle);
         self.grant_wishes(stack, handle);
