@@ -20,6 +20,9 @@ const F_GETOWN_EX: c_int = 16;
 const F_OWNER_TID: c_int = 0;
 const F_OWNER_PID: c_int = 1;
 
+/// From `asm-generic/siginfo.h`: a signal of this kind that is no work of the kernel's. Its own codes a thread may send to nobody but itself.
+const SI_SIGIO: c_int = -5;
+
 /// What is waited for: each thing that comes, once.
 const COMES: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
 
@@ -129,9 +132,9 @@ fn tell(fd: c_int, events: u32) {
         return send(owner.kind, target, libc::SIGIO);
     }
     // The program asked which descriptor it is and what has happened (F_SETSIG).
-    let info = Info { signal, errno: 0, code: code_of(events), pad: 0, band: i64::from(events), fd, rest: [0; 25] };
+    let info = Info { signal, errno: 0, code: SI_SIGIO, pad: 0, band: i64::from(events), fd, rest: [0; 25] };
     let pid = process::pid();
-    // SAFETY: the structure is as the kernel has it. A code of the kernel's own may be sent to oneself only.
+    // SAFETY: the structure is as the kernel has it.
     let queued = owner.kind == F_OWNER_PID
         && owner.pid == pid
         && unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, signal, &raw const info) } == 0;
@@ -163,14 +166,3 @@ struct Info {
 }
 
 const _: () = assert!(size_of::<Info>() == 128);
-
-/// POLL_IN, POLL_OUT, POLL_PRI and POLL_HUP.
-fn code_of(events: u32) -> c_int {
-    let has = |bits: c_int| events & bits as u32 != 0;
-    match () {
-        () if has(libc::EPOLLHUP) => 6,
-        () if has(libc::EPOLLPRI) => 5,
-        () if has(libc::EPOLLIN) => 1,
-        () => 2,
-    }
-}
