@@ -174,6 +174,8 @@ fn emit_data<E: Env, S: Sink>(
 }
 
 /// What may still leave of a connection that ends with a reset, and then the reset. Nobody writes any more, so nothing waits for company (Nagle, cork).
+#[cold]
+#[inline(never)]
 fn emit_last<E: Env, S: Sink>(
     now: Instant,
     c: &mut Conn<E>,
@@ -285,6 +287,7 @@ fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> 
 }
 
 /// What the plan looks at, from the connection as it is.
+#[inline(always)]
 fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     let board = c.sack.get(&p.boards);
     let mss = u32::from(c.mss) - extra_options(c);
