@@ -82,7 +82,7 @@ impl<E: Env> Stack<E> {
     }
 
     /// Closes a socket. Its addresses and port are free at once, datagrams that nobody read are dropped, and what was taken to be sent still leaves: what the
-    /// device takes too late is counted ([`UdpCounters::lost_after_close`](crate::UdpCounters::lost_after_close)).
+    /// device takes too late is counted (`lost-after-close`).
     pub fn udp_close(&mut self, socket: UdpId) {
         self.udp_let_go(socket);
         let Some(handle) = to_handle(socket) else { return };
