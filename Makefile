@@ -22,7 +22,7 @@ TEST_PACKAGES := chromium fonts-dejavu-core \
 APPS_PACKAGES := $(TEST_PACKAGES) \
 	wget apache2 apache2-utils lighttpd haproxy postgresql postgresql-contrib mosquitto mosquitto-clients \
 	openssh-server rsync vsftpd lftp git unbound chrony ntpsec-ntpdig iperf netcat-openbsd openssl \
-	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev
+	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
