@@ -5,14 +5,11 @@
 
 use core::hash::Hasher;
 
-use clearway_base::{FlowMap, Handle, Instant, Rng, Slab};
+use clearway_base::{FlowMap, Handle, Slab};
 use clearway_wire::{Addr, Endpoint};
 use siphasher::sip::SipHasher13;
 
-use crate::error::{BindError, ConnectError, ListenError};
-use crate::stack::{BindId, ConnId, ListenerId, Stack, Table};
-use crate::store::Env;
-use crate::tcp::{ConnectSpec, ListenSpec};
+use crate::ids::{BindId, Table};
 
 /// A port to be reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +107,7 @@ impl Binds {
         self.map.find(self.hash(spec.table, spec.local.port), |index| Some(index) != but && conflicts(index)).is_some()
     }
 
-    fn insert(&mut self, spec: BindSpec) -> Option<BindId> {
+    pub(crate) fn insert(&mut self, spec: BindSpec) -> Option<BindId> {
         let hash = self.hash(spec.table, spec.local.port);
         let handle = self.slab.insert(Bound { spec, listening: false })?;
         if self.map.insert(hash, handle.index()).is_err() {
@@ -128,7 +125,7 @@ impl Binds {
         Some(self.slab.get(Self::handle(id)?)?.spec)
     }
 
-    fn spec_mut(&mut self, id: BindId) -> Option<&mut BindSpec> {
+    pub(crate) fn spec_mut(&mut self, id: BindId) -> Option<&mut BindSpec> {
         Some(&mut self.slab.get_mut(Self::handle(id)?)?.spec)
     }
 
@@ -138,81 +135,8 @@ impl Binds {
         }
     }
 
-    fn remove(&mut self, id: BindId) {
+    pub(crate) fn remove(&mut self, id: BindId) {
         let Some(bound) = Self::handle(id).and_then(|handle| self.slab.remove(handle)) else { return };
         self.map.remove(self.hash(bound.spec.table, bound.spec.local.port), |index| index == id.index());
     }
 }
-
-impl<E: Env> Stack<E> {
-    /// Reserves a port for somebody who will listen or connect. Whoever binds, listens or connects without it keeps off.
-    pub fn bind(&mut self, spec: BindSpec) -> Result<BindId, BindError> {
-        let addr = spec.local.addr;
-        if !addr.is_unspecified() && !self.ip.is_ours(spec.table, &addr) {
-            return Err(BindError::BadAddress);
-        }
-        let mut spec = spec;
-        if spec.local.port == 0 {
-            // A port that was not asked for by number is shared with nobody, as Linux prefers it too.
-            let alone = BindSpec { reuse_address: false, reuse_port: false, ..spec };
-            let mut rng: Rng = self.ip.rng.fork();
-            let free = |port| self.tcp.port_is_free(&BindSpec { local: Endpoint::new(addr, port), ..alone });
-            // One that no connection has either, or who connects from it later may find its peer connected to from there already.
-            let unused = |port: &u16| !self.tcp.is_used(*port) && free(*port);
-            let port = self.tcp.ports_from(&mut rng).find(unused);
-            let port = port.or_else(|| self.tcp.ports_from(&mut rng).find(|port| free(*port)));
-            spec.local.port = port.ok_or(BindError::NoPorts)?;
-        } else if !self.tcp.port_is_free(&spec) {
-            return Err(BindError::InUse);
-        }
-        self.tcp.binds.insert(spec).ok_or(BindError::TooMany)
-    }
-
-    /// Gives a reservation back. A listener or a connection that was made with it stays.
-    pub fn unbind(&mut self, bind: BindId) {
-        self.tcp.binds.remove(bind);
-    }
-
-    /// From now on these may have the port beside it. Who has it already keeps it.
-    pub fn set_bind_sharing(&mut self, bind: BindId, sharing: Sharing) {
-        if let Some(spec) = self.tcp.binds.spec_mut(bind) {
-            (spec.reuse_address, spec.reuse_port, spec.owner) =
-                (sharing.reuse_address, sharing.reuse_port, sharing.owner);
-        }
-    }
-
-    /// What was reserved, with the port that was chosen.
-    pub fn bound_local(&self, bind: BindId) -> Option<Endpoint> {
-        self.tcp.binds.spec(bind).map(|spec| spec.local)
-    }
-
-    /// As [`Stack::listen`], on a reserved port: table, address, port and `v6_only` are the reservation's, whatever `spec` says.
-    pub fn listen_bound(&mut self, bind: BindId, spec: ListenSpec) -> Result<ListenerId, ListenError> {
-        let bound = self.tcp.binds.spec(bind).ok_or(ListenError::NoReservation)?;
-        let spec = ListenSpec { table: bound.table, local: bound.local, v6_only: bound.v6_only, ..spec };
-        self.tcp.listen(spec, Some(bind))
-    }
-
-    /// Changes how many finished handshakes may wait at a listener. With `defer`, a handshake is not complete before data comes, for so many timeouts of the SYN-ACK
-    /// (TCP_DEFER_ACCEPT of Linux). Handshakes that are complete are not touched.
-    pub fn tune_listener(&mut self, listener: ListenerId, backlog: u32, defer: u8) {
-        if let Some(listener) = self.tcp.listeners.get_mut(listener) {
-            (listener.backlog, listener.defer) = (backlog, defer);
-        }
-    }
-
-    /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.
-    pub fn connect_bound(&mut self, now: Instant, bind: BindId, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
-        let bound = self.tcp.binds.spec(bind).ok_or(ConnectError::NoReservation)?;
-        let mut local = bound.local;
-        if local.addr == Addr::ANY_V6 && !bound.v6_only && spec.remote.addr.is_v4() {
-            local.addr = Addr::ANY_V4;
-        }
-        let spec = ConnectSpec { table: bound.table, local: Some(local), ..spec };
-        let (tcp, mut cx) = self.split();
-        tcp.connect(now, &mut cx, spec, Some(bind))
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use clearway_base::FlowMap;
 use clearway_wire::{Addr, Endpoint};
 
-use crate::Table;
+use crate::ids::Table;
 use crate::sip::sip_1_3;
 
 /// The name of a flow: both endpoints, as seen from here, and the routing table they live in.

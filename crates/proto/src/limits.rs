@@ -156,6 +156,25 @@ impl Limits {
     }
 }
 
+/// How many of each thing there are; [`Limits`] says how many there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Population {
+    /// Connections from SYN-SENT to LAST-ACK, and those that are over and not closed by their owners.
+    pub connections: u32,
+    /// Handshakes that strangers began.
+    pub half_open: u32,
+    /// Connections in TIME-WAIT.
+    pub time_wait: u32,
+    /// Connections whose owner is gone.
+    pub orphans: u32,
+    /// Bytes that they had to send when their owners went.
+    pub orphan_bytes: u64,
+    /// Listeners.
+    pub listeners: u32,
+    /// UDP sockets.
+    pub udp_sockets: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,45 +1,32 @@
 //! The stack as its owner sees it: its verbs for connections, and what it tells back. The verbs for links, addresses and UDP stand in their own files.
 
-use clearway_base::{Handle, Instant};
+mod binds;
+mod classify;
+mod emit;
+mod groups;
+mod ingest;
+mod links;
+pub(crate) mod misdelivered;
+mod sharing;
+pub(crate) mod survey;
+mod udp;
+
+use clearway_base::Instant;
 use clearway_wire::Endpoint;
+
+use classify::Scratch;
+use misdelivered::Strays;
 
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::event::Event;
-use crate::ingest::Scratch;
-use crate::ip::Ip;
-use crate::reply::Replies;
+use crate::ids::{ConnId, ListenerId};
+use crate::net::ip::Ip;
+use crate::net::replies::Replies;
 use crate::store::Env;
-use crate::strays::Strays;
 use crate::tcp::{ConnectSpec, Cx, ListenSpec, State, Tcp, TcpInfo};
 use crate::udp::Udp;
-
-/// What a [`ConnId`] names.
-#[derive(Debug)]
-pub enum ConnTag {}
-/// What a [`ListenerId`] names.
-#[derive(Debug)]
-pub enum ListenerTag {}
-/// What a [`BindId`] names.
-#[derive(Debug)]
-pub enum BindTag {}
-/// What a [`UdpId`] names.
-#[derive(Debug)]
-pub enum UdpTag {}
-
-/// Names a connection. It stops working when the owner closes it.
-pub type ConnId = Handle<ConnTag>;
-/// Names a listener.
-pub type ListenerId = Handle<ListenerTag>;
-/// Names a reservation of a TCP port.
-pub type BindId = Handle<BindTag>;
-/// Names a UDP socket.
-pub type UdpId = Handle<UdpTag>;
-
-/// A routing table (VRF). `Table(0)` is the default one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Table(pub u16);
 
 /// A whole TCP/IP host stack for one core.
 pub struct Stack<E: Env> {
@@ -254,6 +241,11 @@ impl<E: Env> Stack<E> {
     /// The state; CLOSED for a handle that names nothing.
     pub fn state(&self, conn: ConnId) -> State {
         self.tcp.state(conn)
+    }
+
+    /// ACKs leave without delay for a while, as at the start of a connection, or from now on only when they are due (TCP_QUICKACK).
+    pub fn set_quick_ack(&mut self, conn: ConnId, on: bool) {
+        self.tcp.set_quick_ack(&self.config, &mut self.counters, conn, on)
     }
 
     /// Changes a connection's options; they hold from the next segment on.

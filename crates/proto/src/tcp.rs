@@ -14,6 +14,7 @@ mod full;
 mod half;
 mod info;
 mod isn;
+pub(crate) mod listen_table;
 mod loss;
 mod nagle;
 mod open;
@@ -32,6 +33,7 @@ mod shortage;
 mod snd;
 mod span;
 mod state;
+pub(crate) mod summary;
 mod text;
 mod timers;
 mod trouble;
@@ -50,19 +52,19 @@ use clearway_wire::{Flags, Segment, Seq};
 use crate::bind::Binds;
 use crate::config::Config;
 use crate::counters::{Counters, Drop};
-use crate::emit::IpOut;
 use crate::error::Failure;
 use crate::event::Event;
 use crate::flow::{FlowKey, FlowRef, Flows, Found, LifePhase, MAX_INDEX, Name};
 use crate::hash::AddrHash;
-use crate::icmp::IcmpError;
-use crate::ingest::{BufferMaker, Payload};
-use crate::ip::Ip;
-use crate::listen_table::ListenTable;
+use crate::ids::ConnId;
+use crate::net::icmp::IcmpError;
+use crate::net::ip::Ip;
+use crate::net::output::IpOut;
+use crate::net::replies::{Replies, ReplyTcp};
+use crate::payload::{BufferMaker, Payload};
 use crate::ports::Ports;
-use crate::reply::{Replies, ReplyTcp};
-use crate::stack::ConnId;
 use crate::store::{Env, RxStore, TxStore};
+use crate::tcp::listen_table::ListenTable;
 
 use conn::{Conn, Marks};
 use half::Half;
@@ -504,8 +506,7 @@ impl<E: Env> Tcp<E> {
         let marks = c.marks;
         if marks.has(Marks::PENDING) {
             // Nobody has seen it; nobody will.
-            if let Some(listener) =
-                crate::stack::ListenerId::from_bits(c.token).and_then(|id| self.listeners.get_mut(id))
+            if let Some(listener) = crate::ids::ListenerId::from_bits(c.token).and_then(|id| self.listeners.get_mut(id))
             {
                 listener.queue.remove(&mut self.open.links(|c| &mut c.owner), index);
             }

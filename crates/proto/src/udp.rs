@@ -9,21 +9,21 @@ use clearway_base::{Duration, FlowMap, Handle, Instant, Link, List, Rng, Slab};
 use clearway_pkt::{Iface, Sink};
 use clearway_wire::{Addr, Endpoint, Proto, udp};
 
-use crate::Table;
 use crate::bind::{Sharing, overlap};
 use crate::config::Config;
 use crate::counters::{Counters, Drop};
-use crate::emit::{Cursor, IpOut, OutError, Transport};
 use crate::error::Unreachable;
 use crate::event::{Event, UdpEvents};
 use crate::flow::FlowKey;
-use crate::groups::{Joined, MulticastOptions};
 use crate::hash::AddrHash;
+use crate::ids::Table;
+use crate::ids::{UdpId, UdpTag};
+use crate::net::groups::Joined;
+use crate::net::groups::change::MulticastOptions;
+use crate::net::output::{Cursor, IpOut, OutError, Transport};
+use crate::net::path_cache::RouteCache;
 use crate::ports::Share;
 use crate::records::Records;
-use crate::stack::{UdpId, UdpTag};
-use crate::survey::UdpSummary;
-use crate::ways::RouteCache;
 
 /// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and never fewer than this.
 const BYTES_PER_DATAGRAM: usize = 512;
@@ -111,6 +111,27 @@ pub struct Datagram<'a> {
     pub iface: Iface,
     /// When not 0: several datagrams of this size, the last one perhaps shorter, that came as one; only where [`crate::Stack::udp_set_gro`] allowed it.
     pub segment_size: u16,
+}
+
+/// A UDP socket at one glance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UdpSummary {
+    /// Its name.
+    pub socket: UdpId,
+    /// The routing table of its packets.
+    pub table: Table,
+    /// Our side.
+    pub local: Endpoint,
+    /// The peer of a connected socket.
+    pub remote: Option<Endpoint>,
+    /// The owner's word.
+    pub token: u64,
+    /// Received datagrams that wait for the owner.
+    pub unread: u32,
+    /// Datagrams that wait to be sent.
+    pub unsent: u32,
+    /// Received datagrams that found the queue full.
+    pub dropped: u64,
 }
 
 /// How a received datagram came.
@@ -526,7 +547,12 @@ impl Udp {
     }
 
     /// Puts a socket into the map, or says why it cannot be there.
-    fn bind(&mut self, spec: &UdpSpec, sharing: &Sharing, counters: &mut Counters) -> Result<UdpId, UdpError> {
+    pub(crate) fn bind(
+        &mut self,
+        spec: &UdpSpec,
+        sharing: &Sharing,
+        counters: &mut Counters,
+    ) -> Result<UdpId, UdpError> {
         let local = match spec.local.port {
             0 => self.free_port(spec)?,
             _ if self.is_taken(spec, sharing, spec.local.port) => return Err(UdpError::InUse),

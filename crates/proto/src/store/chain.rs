@@ -19,7 +19,7 @@ use clearway_pkt::Buf;
 
 use super::arena::NONE;
 use super::lending::Lending;
-use super::{Minimum, RxStore};
+use super::traits::{Minimum, RxStore};
 
 /// Says of the buffers that are as long as this one how many are free, and how many there are.
 pub type Pots = Box<dyn Fn(usize) -> (usize, usize)>;

@@ -13,7 +13,7 @@ use clearway_pkt::Buf;
 
 use super::arena::{Arena, NONE};
 use super::lending::Lending;
-use super::{Minimum, RxStore, TxStore};
+use super::traits::{Minimum, RxStore, TxStore};
 
 /// Bytes to send, in chunks.
 pub struct RingTx {

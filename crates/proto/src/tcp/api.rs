@@ -4,8 +4,8 @@ use clearway_base::Duration;
 use clearway_wire::Endpoint;
 
 use super::state::State;
-use crate::Table;
 use crate::config::{Congestion, ConnOptions};
+use crate::ids::Table;
 
 /// What to listen on.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -20,8 +20,8 @@ use crate::config::ConnOptions;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::flow::FlowKey;
+use crate::net::path_cache::RouteCache;
 use crate::store::{Env, RxStore, TxStore};
-use crate::ways::RouteCache;
 
 /// A set of marks on a connection: what receiving, timers and the owner want done, and what is so for good.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -10,7 +10,7 @@ use super::{Cx, Tcp};
 use crate::config::WhenFull;
 use crate::counters::Drop;
 use crate::flow::FlowKey;
-use crate::route::masked;
+use crate::net::route::masked;
 use crate::store::Env;
 
 /// Connections that are looked at for a new one. All of them would take too long, and a source that holds a good part of the table shows in so many.

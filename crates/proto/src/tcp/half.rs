@@ -15,7 +15,7 @@ use super::{Cx, Tcp};
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
-use crate::stack::ListenerId;
+use crate::ids::ListenerId;
 use crate::store::Env;
 
 /// Challenge ACKs that one handshake may cause (RFC 5961 7).

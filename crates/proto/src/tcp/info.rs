@@ -8,7 +8,7 @@ use super::recovery;
 use super::state::State;
 use super::{Phase, Tcp, TcpInfo};
 use crate::config::Config;
-use crate::stack::ConnId;
+use crate::ids::ConnId;
 use crate::store::{Env, RxStore};
 
 impl<E: Env> Tcp<E> {

@@ -12,7 +12,7 @@ use super::{Cx, Pools, text};
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
-use crate::ingest::Payload;
+use crate::payload::Payload;
 use crate::store::{Env, RxStore};
 
 /// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.

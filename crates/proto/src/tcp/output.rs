@@ -19,7 +19,7 @@ use super::state::{Cause, State};
 use super::window::{self, Offer, Room as Offering};
 use super::{Pools, ack};
 use crate::config::Config;
-use crate::emit::{IpOut, OutError, Transport};
+use crate::net::output::{IpOut, OutError, Transport};
 use crate::store::{Env, RxStore, TxStore};
 use plan::{Again, Plan, View, Why, next};
 

@@ -13,7 +13,7 @@ use super::{Cx, Tcp, active, isn, window};
 use crate::config::ConnOptions;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
-use crate::stack::ListenerId;
+use crate::ids::ListenerId;
 use crate::store::{Env, RxStore, TxStore};
 
 /// How long after the last cookie an ACK is still held against cookies: as long as one may be good.

@@ -8,7 +8,7 @@ use super::state::{Cause, State};
 use super::{Cx, Pools, Tcp};
 use crate::error::{Failure, Unreachable};
 use crate::event::ConnEvents;
-use crate::stack::ConnId;
+use crate::ids::ConnId;
 use crate::store::Env;
 
 /// Retransmissions for a connection without owner before it is given up: nobody waits for it.

@@ -6,6 +6,7 @@ use clearway_wire::{Addr, Endpoint, Segment};
 use super::active::QUICK_ACKS;
 use super::conn::{Conn, Marks};
 use super::state::State;
+use super::summary::{ConnSummary, Holder};
 use super::wait::Claim;
 use super::{Cx, Tcp, isn};
 use crate::bind::BindSpec;
@@ -13,12 +14,12 @@ use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::flow::{FlowKey, FlowRef, Found, LifePhase};
-use crate::iface::Interface;
-use crate::listen_table::Listener;
+use crate::ids::{BindId, ConnId, ListenerId, Table};
+use crate::limits::Population;
+use crate::net::iface::Interface;
 use crate::ports::Share;
-use crate::stack::{BindId, ConnId, ListenerId, Stack, Table};
 use crate::store::{Env, RxStore, TxStore};
-use crate::survey::{ConnSummary, Holder, Population};
+use crate::tcp::listen_table::Listener;
 use crate::tcp::{ConnectSpec, ListenSpec};
 
 impl<E: Env> Tcp<E> {
@@ -522,6 +523,16 @@ impl<E: Env> Tcp<E> {
         self.owned(id).map_or(State::Closed, |c| c.state)
     }
 
+    pub(crate) fn set_quick_ack(&mut self, config: &Config, counters: &mut Counters, id: ConnId, on: bool) {
+        let Some(c) = self.owned_mut(id) else { return };
+        c.quick = if on { QUICK_ACKS } else { 0 };
+        if on && c.delack.is_set() {
+            c.ack_now();
+            c.wants_turn();
+            self.settle(self.now, config, counters, id.index());
+        }
+    }
+
     pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
         let now = self.now;
         let Some(c) = self.owned_mut(id) else { return };
@@ -592,20 +603,6 @@ fn why_not_writable<E: Env>(c: &Conn<E>) -> Option<SendError> {
             Some(SendError::Closed)
         }
         None => None,
-    }
-}
-
-impl<E: Env> Stack<E> {
-    /// ACKs leave without delay for a while, as at the start of a connection, or from now on only when they are due (TCP_QUICKACK).
-    pub fn set_quick_ack(&mut self, conn: ConnId, on: bool) {
-        let Some(c) = self.tcp.owned_mut(conn) else { return };
-        c.quick = if on { QUICK_ACKS } else { 0 };
-        if on && c.delack.is_set() {
-            c.ack_now();
-            c.wants_turn();
-            let index = Tcp::<E>::handle(conn).map_or(0, |handle| handle.index());
-            self.tcp.settle(self.tcp.now, &self.config, &mut self.counters, index);
-        }
     }
 }
 

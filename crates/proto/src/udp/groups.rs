@@ -4,13 +4,13 @@ use clearway_pkt::Iface;
 use clearway_wire::{Addr, Endpoint};
 
 use super::{Arrival, Socket, Udp, UdpError, to_handle};
-use crate::Table;
 use crate::counters::Drop;
 use crate::event::UdpEvents;
-use crate::groups::{Groups, Joined, MulticastOptions};
-use crate::ip::Ip;
-use crate::stack::{Stack, UdpId};
-use crate::store::Env;
+use crate::ids::Table;
+use crate::ids::UdpId;
+use crate::net::groups::change::MulticastOptions;
+use crate::net::groups::{Groups, Joined};
+use crate::net::ip::Ip;
 
 impl Udp {
     /// What decides about a socket's memberships: its table, what it is bound to, and those that it has.
@@ -94,34 +94,32 @@ pub(super) fn loop_back(udp: &mut Udp, ip: &Ip, table: Table, to_port: u16, arri
     }
 }
 
-impl<E: Env> Stack<E> {
-    /// Sets how a socket sends to groups and what it hears. The interface must be one of the socket's table.
-    pub fn udp_set_multicast(&mut self, socket: UdpId, options: MulticastOptions) -> Result<(), UdpError> {
-        let table = self.udp.by_id(socket)?.table;
-        if options.iface.is_some_and(|iface| self.ip.interface(iface).is_none_or(|i| i.table != table)) {
-            return Err(UdpError::BadAddress);
-        }
-        self.udp.by_id(socket)?.multicast = options;
-        Ok(())
-    }
-
-    /// Another interface is to take this one's number: what is known of neighbours on it goes, those of the configuration too, no socket is in a group on it any
-    /// more, and none names it for what it sends. Addresses and routes are the owner's to take away.
-    pub fn forget_interface(&mut self, iface: Iface) {
-        let Stack { ip, udp, counters, .. } = self;
-        ip.neighbours.forget(iface, None, &mut counters.neighbours);
-        for index in 0..udp.sockets.capacity() {
-            let Some(socket) = udp.sockets.by_index_mut(index) else { continue };
-            ip.groups.leave_interface(&mut socket.joined, iface);
+impl Udp {
+    /// Another interface is to take this one's number: no socket is in a group on it any more, and none names it for what it sends.
+    pub(crate) fn forget_interface(&mut self, groups: &mut Groups, iface: Iface) {
+        for index in 0..self.sockets.capacity() {
+            let Some(socket) = self.sockets.by_index_mut(index) else { continue };
+            groups.leave_interface(&mut socket.joined, iface);
             if socket.multicast.iface == Some(iface) {
                 socket.multicast.iface = None;
             }
         }
     }
 
+    /// Sets how a socket sends to groups and what it hears.
+    pub(crate) fn set_multicast(&mut self, ip: &Ip, id: UdpId, options: MulticastOptions) -> Result<(), UdpError> {
+        let socket = self.by_id(id)?;
+        let table = socket.table;
+        if options.iface.is_some_and(|iface| ip.interface(iface).is_none_or(|i| i.table != table)) {
+            return Err(UdpError::BadAddress);
+        }
+        socket.multicast = options;
+        Ok(())
+    }
+
     /// How a socket sends to groups and what it hears.
-    pub fn udp_multicast(&self, socket: UdpId) -> Option<MulticastOptions> {
-        self.udp.sockets.get(to_handle(socket)?).map(|s| s.multicast)
+    pub(crate) fn multicast(&self, id: UdpId) -> Option<MulticastOptions> {
+        self.sockets.get(to_handle(id)?).map(|s| s.multicast)
     }
 }
 

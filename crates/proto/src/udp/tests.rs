@@ -167,7 +167,7 @@ fn a_datagram_longer_than_the_link_goes_in_fragments_with_its_checksum() {
         let sent = net.emit();
         assert_eq!(sent.len(), 7);
         assert!(sent.iter().all(|p| p.len() <= 1500));
-        let whole = crate::frag::tests::join(&sent);
+        let whole = crate::net::frag::tests::join(&sent);
         let read = udp::check(&addr(ours), &addr(theirs), &whole, true).unwrap();
         assert_eq!(read.payload(), data);
         assert_eq!(net.stack.counters().ip.fragmented, 1);

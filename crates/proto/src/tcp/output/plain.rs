@@ -8,8 +8,8 @@ use clearway_wire::{Flags, Segment, Seq};
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::emit::segment::{Way, quick_way, send_segment};
-use crate::emit::{IpOut, OutError};
+use crate::net::output::segment::{Way, quick_way, send_segment};
+use crate::net::output::{IpOut, OutError};
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::Pools;
 use crate::tcp::conn::{Conn, Marks, Ms, stamp};

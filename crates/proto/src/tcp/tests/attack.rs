@@ -213,7 +213,7 @@ fn dividing_one_ack_into_many_does_not_open_the_window_faster() {
 
 #[test]
 fn an_icmp_error_must_quote_what_is_in_flight() {
-    use crate::icmp::IcmpError;
+    use crate::net::icmp::IcmpError;
     let mut b = established();
     b.send(&pattern(2000));
     b.out();
@@ -238,7 +238,7 @@ fn an_icmp_error_must_quote_what_is_in_flight() {
 
 #[test]
 fn an_unreachable_port_refuses_a_connection_and_an_unreachable_host_only_explains_its_failure() {
-    use crate::icmp::IcmpError;
+    use crate::net::icmp::IcmpError;
     for (why, at_once) in [(Unreachable::Port, true), (Unreachable::Host, false)] {
         let mut b = Bench::new(plain());
         b.connect(ConnOptions::default());

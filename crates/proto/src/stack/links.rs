@@ -1,0 +1,320 @@
+//! The verbs for interfaces, addresses, routes and neighbours. They are for the control plane: they may walk tables and allocate.
+
+use alloc::vec::Vec;
+
+use clearway_base::Instant;
+use clearway_pkt::Iface;
+use clearway_wire::{Addr, Cidr, Mac, eth};
+
+use super::Stack;
+use crate::ids::Table;
+use crate::net::iface::{
+    AddError, AddressInfo, Interface, InterfaceInfo, InterfaceSpec, Link, MAX_MTU, MIN_MTU, link_local,
+};
+use crate::net::local::{Kind, may_be_ours};
+use crate::net::neigh::NeighbourInfo;
+use crate::net::pmtu::MIN_V6;
+use crate::net::replies::{LinkWhat, ReplyLink};
+use crate::net::route::{NextHop, Route, RouteError, masked};
+use crate::store::Env;
+
+impl From<RouteError> for AddError {
+    fn from(why: RouteError) -> AddError {
+        match why {
+            RouteError::Full => AddError::Full,
+            RouteError::Exists => AddError::Exists,
+            RouteError::NoTable => AddError::NoTable,
+        }
+    }
+}
+
+impl<E: Env> Stack<E> {
+    /// Adds an interface; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
+    pub fn add_interface(&mut self, spec: InterfaceSpec) -> Result<Iface, AddError> {
+        if !(MIN_MTU..=MAX_MTU).contains(&spec.mtu) {
+            return Err(AddError::BadMtu);
+        }
+        if spec.table.0 >= self.ip.routes.tables() {
+            return Err(AddError::NoTable);
+        }
+        if matches!(spec.link, Link::Ethernet(mac) if mac.is_multicast() || mac == Mac::ZERO) {
+            return Err(AddError::BadAddress);
+        }
+        let iface = self.ip.add_interface(Interface::new(&spec)).ok_or(AddError::Full)?;
+        if let Link::Ethernet(mac) = spec.link {
+            self.ip.neighbours.fit_frames(eth::HEADER_LEN + spec.mtu as usize);
+            if spec.mtu >= MIN_V6 {
+                // RFC 4291 2.1: every interface has one. A full address table is no reason to refuse the interface.
+                let cidr = Cidr { addr: link_local(mac), prefix_len: 64 };
+                let _ = self.put_address(iface, cidr);
+            }
+        }
+        Ok(iface)
+    }
+
+    /// Sets an interface up or down. While it is down nothing goes in or out; neighbours are forgotten.
+    pub fn set_up(&mut self, iface: Iface, up: bool) {
+        let Some(interface) = self.ip.ifaces.get_mut(usize::from(iface.0)) else { return };
+        if interface.up == up {
+            return;
+        }
+        interface.up = up;
+        if up {
+            self.ip.groups.tell_anew(iface);
+        } else {
+            self.ip.neighbours.forget(iface, None, &mut self.counters.neighbours);
+        }
+        self.ip.changed();
+    }
+
+    /// Changes an interface's MTU.
+    pub fn set_mtu(&mut self, iface: Iface, mtu: u32) -> Result<(), AddError> {
+        let has_v6 = self.ip.locals.unicast().any(|l| l.iface == iface && l.cidr.addr.is_v6());
+        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        if !(MIN_MTU..=MAX_MTU).contains(&mtu) || (has_v6 && mtu < MIN_V6) {
+            return Err(AddError::BadMtu);
+        }
+        interface.mtu = mtu;
+        if interface.is_ethernet() {
+            self.ip.neighbours.fit_frames(eth::HEADER_LEN + mtu as usize);
+        }
+        self.ip.changed();
+        Ok(())
+    }
+
+    /// Moves an interface to another routing table, with its addresses and the routes to their subnets. Connections that use them stay behind and end
+    /// for want of an answer. When it cannot be, nothing changes.
+    pub fn set_interface_table(&mut self, iface: Iface, table: Table) -> Result<(), AddError> {
+        let old = self.ip.interface(iface).ok_or(AddError::NoInterface)?.table;
+        if table.0 >= self.ip.routes.tables() {
+            return Err(AddError::NoTable);
+        }
+        if table == old {
+            return Ok(());
+        }
+        let moved: Vec<Cidr> = self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr).collect();
+        for cidr in &moved {
+            self.remove_address(iface, cidr.addr);
+        }
+        let result = self.put_all(iface, table, &moved);
+        if result.is_err() {
+            for cidr in &moved {
+                self.remove_address(iface, cidr.addr);
+            }
+            // They fitted before, and nobody has taken their places.
+            let _ = self.put_all(iface, old, &moved);
+        }
+        self.ip.changed();
+        result
+    }
+
+    fn put_all(&mut self, iface: Iface, table: Table, addresses: &[Cidr]) -> Result<(), AddError> {
+        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        interface.table = table;
+        addresses.iter().try_for_each(|cidr| self.put_address(iface, *cidr))
+    }
+
+    /// Changes the station's address of an Ethernet interface. Its IPv6 link-local address follows, if it was made of the old one, and all addresses
+    /// are announced anew with the next `emit`.
+    pub fn set_interface_mac(&mut self, iface: Iface, mac: Mac) -> Result<(), AddError> {
+        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        if !interface.is_ethernet() || mac.is_multicast() || mac == Mac::ZERO {
+            return Err(AddError::BadAddress);
+        }
+        let old = core::mem::replace(&mut interface.mac, mac);
+        interface.link = Link::Ethernet(mac);
+        if self.remove_address(iface, link_local(old)) {
+            // The place of the old one is free.
+            let _ = self.put_address(iface, Cidr { addr: link_local(mac), prefix_len: 64 });
+        }
+        let announced: Vec<Addr> = self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+        for ours in announced {
+            if !self.replies.link(ReplyLink { iface, ours, what: LinkWhat::Announcement }) {
+                self.counters.icmp.replies_lost += 1;
+            }
+        }
+        self.ip.changed();
+        Ok(())
+    }
+
+    /// Gives an interface an address and the route to its subnet, and announces it to the link (RFC 5227 2.3, RFC 4861 7.2.6) with the next `emit`.
+    /// The address is used at once: no probe is made whether somebody else has it, but somebody who claims it is answered.
+    pub fn add_address(&mut self, now: Instant, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
+        self.put_address(iface, cidr)?;
+        let ours = cidr.addr;
+        let is_ethernet = self.ip.interface(iface).is_some_and(Interface::is_ethernet);
+        if is_ethernet && self.replies.link(ReplyLink { iface, ours, what: LinkWhat::Announcement }) {
+            if let Some(local) = self.ip.interface(iface).map(|i| i.table) {
+                if let Some(local) = self.ip.locals.find_mut(local, iface, &ours) {
+                    local.defended = Some(now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_address(&mut self, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
+        let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
+        let (table, mtu, loopback) = (interface.table, interface.mtu, interface.is_loopback());
+        if !may_be_ours(&cidr) || (cidr.addr.is_loopback() && !loopback) {
+            return Err(AddError::BadAddress);
+        }
+        if cidr.addr.is_v6() && mtu < MIN_V6 {
+            return Err(AddError::BadMtu);
+        }
+        match self.ip.locals.find(table, iface, &cidr.addr).map(|l| l.kind) {
+            Some(Kind::Unicast) => return Err(AddError::Exists),
+            Some(Kind::Broadcast) => return Err(AddError::BadAddress),
+            None => {}
+        }
+        if !self.ip.locals.add(table, iface, cidr) {
+            return Err(AddError::Full);
+        }
+        self.join_by_address(iface, &cidr.addr, true);
+        // Link-local packets leave by the link of their source, and need no route.
+        let routed = !(cidr.addr.is_v6() && cidr.addr.is_link_local());
+        if routed {
+            match self.ip.routes.add(table, cidr, NextHop::Interface(iface)) {
+                // Another address of the subnet brought the route, or an operator chose another way.
+                Ok(()) | Err(RouteError::Exists) => {}
+                Err(why) => {
+                    self.ip.locals.remove(table, iface, &cidr.addr);
+                    self.join_by_address(iface, &cidr.addr, false);
+                    return Err(why.into());
+                }
+            }
+        }
+        self.ip.changed();
+        Ok(())
+    }
+
+    /// The link-local address that an Ethernet interface has by itself (RFC 4291 2.1); None on other links.
+    pub fn own_link_local(&self, iface: Iface) -> Option<Addr> {
+        self.ip.interface(iface).filter(|i| i.is_ethernet()).map(|i| link_local(i.mac))
+    }
+
+    /// RFC 4291 2.8: who has an IPv6 address is in its solicited-node group.
+    fn join_by_address(&mut self, iface: Iface, addr: &Addr, joins: bool) {
+        if addr.is_v6() && self.ip.interface(iface).is_some_and(Interface::is_ethernet) {
+            self.ip.groups.by_address(iface, &addr.solicited_node(), joins);
+        }
+    }
+
+    /// Takes an address from its interface; false when it was not there. The route to the subnet goes with the last address in it.
+    pub fn remove_address(&mut self, iface: Iface, addr: Addr) -> bool {
+        let Some(table) = self.ip.interface(iface).map(|i| i.table) else { return false };
+        let Some(gone) = self.ip.locals.remove(table, iface, &addr) else { return false };
+        self.join_by_address(iface, &addr, false);
+        let subnet = masked(addr, gone.cidr.prefix_len);
+        let other = |l: &crate::net::local::Local| l.iface == iface && masked(l.cidr.addr, l.cidr.prefix_len) == subnet;
+        let ours = |r: &Route| r.table == table && r.dst == subnet && r.via == NextHop::Interface(iface);
+        if !self.ip.locals.unicast().any(other) && self.ip.routes.iter().any(ours) {
+            self.ip.routes.remove(table, subnet);
+        }
+        self.ip.changed();
+        true
+    }
+
+    /// Adds a route. A gateway has to be a host that a route leads to already, or one on the link that is named with it.
+    pub fn add_route(&mut self, table: Table, dst: Cidr, via: NextHop) -> Result<(), AddError> {
+        match via {
+            NextHop::Interface(iface) | NextHop::GatewayOn { iface, .. } if self.ip.interface(iface).is_none() => {
+                return Err(AddError::NoInterface);
+            }
+            NextHop::Lookup(table) if table.0 >= self.ip.routes.tables() => return Err(AddError::NoTable),
+            NextHop::Gateway(addr) | NextHop::GatewayOn { addr, .. } => {
+                let nobody = addr.is_unspecified() || addr.is_multicast() || addr.is_limited_broadcast();
+                if nobody || addr.is_v4() != dst.addr.is_v4() {
+                    return Err(AddError::BadAddress);
+                }
+                // What nothing leads to, or leads back to us, is no router.
+                let leads = matches!(via, NextHop::GatewayOn { .. }) || self.ip.is_routed(table, &addr);
+                if !leads || self.ip.is_ours(table, &addr) {
+                    return Err(AddError::BadGateway);
+                }
+            }
+            _ => {}
+        }
+        self.ip.routes.add(table, dst, via)?;
+        self.ip.changed();
+        Ok(())
+    }
+
+    /// Takes a route away; false when there was none.
+    pub fn remove_route(&mut self, table: Table, dst: Cidr) -> bool {
+        let removed = self.ip.routes.remove(table, dst);
+        self.ip.changed();
+        removed
+    }
+
+    /// Sets a neighbour's link address for good: it is never asked for and never changes by itself.
+    pub fn add_static_neighbour(&mut self, now: Instant, iface: Iface, addr: Addr, mac: Mac) -> Result<(), AddError> {
+        let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
+        if !interface.is_ethernet() || mac.is_multicast() || addr.is_multicast() || addr.is_unspecified() {
+            return Err(AddError::BadAddress);
+        }
+        if self.ip.neighbours.set_permanent(now, iface, &addr, mac) { Ok(()) } else { Err(AddError::Full) }
+    }
+
+    /// Forgets a neighbour, a static one too.
+    pub fn remove_neighbour(&mut self, iface: Iface, addr: Addr) {
+        self.ip.neighbours.forget(iface, Some(&addr), &mut self.counters.neighbours);
+    }
+
+    /// Every interface.
+    pub fn interfaces(&self) -> impl Iterator<Item = InterfaceInfo> + '_ {
+        self.ip.ifaces.iter().enumerate().map(|(at, i)| InterfaceInfo {
+            iface: Iface(at as u16),
+            link: i.link,
+            up: i.up,
+            mtu: i.mtu,
+            table: i.table,
+            offloads: i.offloads,
+        })
+    }
+
+    /// Every address of every interface.
+    pub fn addresses(&self) -> impl Iterator<Item = AddressInfo> + '_ {
+        self.ip.locals.unicast().map(|l| AddressInfo { iface: l.iface, cidr: l.cidr })
+    }
+
+    /// Every route of every table.
+    pub fn routes(&self) -> impl Iterator<Item = Route> + '_ {
+        self.ip.routes.iter().copied()
+    }
+
+    /// Every neighbour that is known or asked for.
+    pub fn neighbours(&self) -> impl Iterator<Item = NeighbourInfo> + '_ {
+        self.ip.neighbours.iter()
+    }
+
+    /// The address of ours that packets to `remote` would come from; None when nothing leads there.
+    pub fn source_for(&self, table: Table, remote: Addr) -> Option<Addr> {
+        self.ip.source_for(table, &remote)
+    }
+
+    /// The longest IP packet in bytes that the way to `remote` takes, as far as is known; None when nothing leads there.
+    pub fn path_mtu(&self, table: Table, remote: Addr) -> Option<u32> {
+        self.ip.path_mtu(table, &self.ip.source_for(table, &remote)?, &remote)
+    }
+
+    /// Looks at the timers below TCP.
+    pub(crate) fn expire_links(&mut self, now: Instant) {
+        self.ip.expire(now, &mut self.counters);
+        self.udp.expire(now, &mut self.counters);
+        self.expire_fragments(now);
+    }
+
+    /// When [`Stack::expire_links`] has something to do.
+    pub(crate) fn links_deadline(&self) -> Instant {
+        self.ip.next_deadline().min(self.scratch.fragments.next_deadline()).min(self.udp.next_deadline())
+    }
+
+    /// Whether something below TCP is to be sent.
+    pub(crate) fn links_want_emit(&self) -> bool {
+        self.ip.neighbours.wants_emit()
+            || !self.replies.is_empty()
+            || self.udp.wants_emit()
+            || self.ip.groups.wants_emit()
+    }
+}
