@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
-TEST_PACKAGES := chromium fonts-dejavu-core \
+TEST_PACKAGES := chromium fonts-dejavu-core mandoc \
 	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
@@ -25,13 +25,25 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
+.PHONY: help setup install test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install missing Debian packages and check cargo
-	@scripts/setup.sh $(PACKAGES)
+setup: ## Install missing Debian packages and the tools of the gates, and check cargo
+	@scripts/setup.sh $(if $(filter setup test,$(or $(MAKECMDGOALS),help)),--tools) $(PACKAGES)
+
+# Where `make install` puts things; DESTDIR goes before all of it, as packages want it.
+PREFIX ?= /usr/local
+BINARY := target/release/clearway
+
+install: ## Build, then install the program, its library, manual pages and completions below PREFIX=/usr/local
+	cargo build --release
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/clearway
+	install -D -m 644 target/release/libclearway_preload.so $(DESTDIR)$(PREFIX)/lib/libclearway_preload.so
+	$(BINARY) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/clearway
 
 test: PACKAGES += $(TEST_PACKAGES)
 test: setup ## Run every gate: format, lints, layers, tests, simulation, documents

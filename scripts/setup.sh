@@ -82,9 +82,30 @@ check_cargo() {
     done
 }
 
+# Tools of cargo that a gate runs, in the versions that [workspace.metadata.tools] of Cargo.toml names. A gate whose tool is missing says `absent`.
+install_tools() {
+    local tool wanted found
+    while read -r tool wanted; do
+        found=$(cargo "${tool#cargo-}" --version 2>/dev/null | awk '{ print $2 }' || true)
+        if [[ "$found" != "$wanted" ]]; then
+            echo "setup: installing $tool $wanted${found:+ in place of $found} (some minutes, once)"
+            cargo install --quiet --locked --force "$tool" --version "$wanted" ||
+                echo "setup: $tool could not be installed; its gate will say that it is absent" >&2
+        fi
+    done < <(sed -n '/^\[workspace.metadata.tools\]$/,/^$/ s/^\([a-z-]*\) = "\(.*\)"$/\1 \2/p' Cargo.toml)
+}
+
+tools=
+if [[ "${1:-}" == --tools ]]; then
+    tools=yes
+    shift
+fi
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
     install_missing "$@"
 else
     echo "setup: this is not a Debian system, so nothing is installed; see to the equivalents of: $*" >&2
 fi
 check_cargo
+if [[ -n "$tools" ]]; then
+    install_tools
+fi

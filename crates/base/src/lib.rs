@@ -1,4 +1,5 @@
-//! Words that every layer shares: time as a value, typed handles, slabs, rings, lists, the timer wheel, seeded numbers.
+//! Words that every layer shares: time as a value, typed handles, slabs, rings, lists, the timer wheel, seeded numbers,
+//! a keyed hash, a histogram.
 //!
 //! Nothing here knows what a packet is, and nothing here can read a clock: an [`Instant`] is handed in by whoever owns one.
 //! Every container takes its capacity when it is built and allocates then and never again; memory that is reserved but not
@@ -12,16 +13,19 @@ extern crate alloc;
 extern crate std;
 
 pub mod handle;
+pub mod histogram;
 pub mod line;
 pub mod list;
 pub mod map;
 pub mod ring;
 pub mod rng;
+pub mod sip;
 pub mod slab;
 pub mod time;
 pub mod wheel;
 
 pub use handle::Handle;
+pub use histogram::Histogram;
 pub use line::{Line, Place};
 pub use list::{Link, Links, List};
 pub use map::{FlowMap, MapFull};

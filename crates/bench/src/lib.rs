@@ -10,7 +10,6 @@
 
 pub mod client;
 pub mod framing;
-pub mod histogram;
 pub mod kernel;
 pub mod net;
 pub mod plan;
@@ -21,7 +20,6 @@ pub mod text;
 
 pub use client::{Client, ClientReport, Phase};
 pub use framing::Framing;
-pub use histogram::Histogram;
 pub use net::{Net, OpenError, Token};
 pub use plan::{ClientPlan, Pattern, Protocol, ServerPlan, Start};
 pub use server::{Answerer, ServerReport};

@@ -3,11 +3,9 @@
 //! The rules are those of Linux (`inet_csk_get_port`), but that connections, TIME-WAIT among them, never stand in the way of a bind: the flow table
 //! tells them from a listener by themselves.
 
-use core::hash::Hasher;
-
+use clearway_base::sip::sip_1_3;
 use clearway_base::{FlowMap, Handle, Slab};
 use clearway_wire::{Addr, Endpoint};
-use siphasher::sip::SipHasher13;
 
 use crate::ids::{BindId, Table};
 
@@ -92,9 +90,7 @@ impl Binds {
     }
 
     fn hash(&self, table: Table, port: u16) -> u64 {
-        let mut h = SipHasher13::new_with_keys(self.key.0, self.key.1);
-        h.write_u32(u32::from(table.0) << 16 | u32::from(port));
-        h.finish()
+        sip_1_3(self.key, [], u64::from(table.0) << 16 | u64::from(port))
     }
 
     /// Whether a reservation, other than that of `but`, keeps somebody else from `spec`.

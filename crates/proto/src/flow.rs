@@ -6,10 +6,10 @@
 use alloc::boxed::Box;
 
 use clearway_base::FlowMap;
+use clearway_base::sip::sip_1_3;
 use clearway_wire::{Addr, Endpoint};
 
 use crate::ids::Table;
-use crate::sip::sip_1_3;
 
 /// The name of a flow: both endpoints, as seen from here, and the routing table they live in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,7 +24,6 @@ mod net;
 mod payload;
 mod ports;
 mod records;
-mod sip;
 mod stack;
 mod tcp;
 mod udp;

@@ -1,10 +1,9 @@
 //! The account of what came back.
 
-use clearway_base::Instant;
+use clearway_base::{Histogram, Instant};
 
 use crate::flow::{FlowTable, Order};
 use crate::frame::{Look, Stamp, Template};
-use crate::latency::Latency;
 
 /// Frames that came in, each counted once among the first five.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,7 +45,7 @@ impl Came {
 pub struct Account {
     came: Came,
     flows: FlowTable,
-    latency: Latency,
+    latency: Histogram,
     last: Instant,
     // Frames of one burst left with the same stamp and are recorded at once.
     same: (Stamp, u64),
@@ -55,7 +54,7 @@ pub struct Account {
 impl Account {
     /// Of so many flows, those of all queues counted: a frame may come back to another queue than it left from.
     pub fn new(flows: u32) -> Account {
-        let (came, latency) = (Came::default(), Latency::new());
+        let (came, latency) = (Came::default(), Histogram::ready());
         Account { came, flows: FlowTable::new(flows), latency, last: Instant::ZERO, same: (Stamp(0), 0) }
     }
 
@@ -98,7 +97,7 @@ impl Account {
     pub fn end_burst(&mut self, now: Instant) {
         let (stamp, count) = std::mem::replace(&mut self.same, (Stamp(0), 0));
         if count > 0 {
-            self.latency.record(stamp.age(now), count);
+            self.latency.record_many(stamp.age(now).as_nanos(), count);
             self.last = now;
         }
     }
@@ -109,7 +108,7 @@ impl Account {
     }
 
     /// How long it took.
-    pub fn latency(&self) -> &Latency {
+    pub fn latency(&self) -> &Histogram {
         &self.latency
     }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{cost, floors, layers, programs, rfc, tidy};
+use crate::{cost, deny, floors, layers, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -55,6 +55,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "tidy", what: "the rules of the house", run: tidy },
     Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
+    Step { name: "deny", what: "licences, duplicates, sources and advisories of other people's crates", run: denied },
     Step { name: "tests", what: "cargo test --workspace", run: tests },
     Step { name: "loom", what: "every order of the handshakes in shared memory", run: loom },
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
@@ -97,6 +98,14 @@ fn rfc(root: &Path) -> Result<Outcome> {
     report.tell();
     let rows: usize = report.sections.iter().map(|section| section.done).sum();
     Ok(found(&mut report.findings, format!("{rows} clauses with function and test")))
+}
+
+fn denied(root: &Path) -> Result<Outcome> {
+    Ok(match deny::deny(root)? {
+        deny::Checked::Holds(note) => Outcome::Holds(note),
+        deny::Checked::Refused(why) => Outcome::Refused(why),
+        deny::Checked::Absent(why) => Outcome::Absent(why),
+    })
 }
 
 fn found(findings: &mut [Finding], note: String) -> Outcome {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, cost, finding, floors, layers, programs, rfc, run, tidy};
+use crate::{ci, cost, deny, finding, floors, layers, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
@@ -29,6 +29,8 @@ enum Task {
     Tidy,
     /// Check that every row of docs/rfc.md names code and tests that exist
     Rfc,
+    /// Check licences, duplicates, sources and advisories of the crates that we build upon
+    Deny,
     /// Replay one seed of the simulator, or run many
     Sim(programs::Seeds),
     /// Run the packet scripts below tests/scripts
@@ -72,6 +74,16 @@ fn task(task: Task) -> Result<bool> {
             report.tell();
             Ok(finding::print(&mut report.findings))
         }
+        Task::Deny => Ok(match deny::deny(&root)? {
+            deny::Checked::Holds(note) => {
+                println!("{note}");
+                true
+            }
+            deny::Checked::Refused(why) | deny::Checked::Absent(why) => {
+                println!("{why}");
+                false
+            }
+        }),
         Task::Sim(seeds) => programs::sim(&root, &seeds).and_then(programs::Ran::or_error),
         Task::Cost(options) => cost::cost(&root, &options),
         Task::Scripts(scripts) => programs::scripts(&root, &scripts).and_then(programs::Ran::or_error),

@@ -6,6 +6,7 @@
 pub mod ci;
 pub mod cli;
 pub mod cost;
+pub mod deny;
 pub mod finding;
 pub mod floors;
 pub mod layers;

@@ -1,8 +1,6 @@
 //! What a client tells.
 
-use clearway_base::{Duration, Instant};
-
-use crate::histogram::Histogram;
+use clearway_base::{Duration, Histogram, Instant};
 
 /// Where a client is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use clearway_base::Histogram;
 use clearway_bench::stack::ClientApp;
 use clearway_bench::{
-    ClientPlan, ClientReport, Framing, Histogram, Pattern, Phase, Protocol, Sources, Start, kernel, source, text,
+    ClientPlan, ClientReport, Framing, Pattern, Phase, Protocol, Sources, Start, kernel, source, text,
 };
 use clearway_engine::{Clock, CoreReport, Memory};
 use clearway_proto::{Config, Limits};

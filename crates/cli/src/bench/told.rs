@@ -1,7 +1,7 @@
 //! Figures of the bench as people and machines read them.
 
 use clearway_base::Duration;
-use clearway_bench::Histogram;
+use clearway_base::Histogram;
 use serde_json::{Map, Value, json};
 
 /// The percentiles that are told.

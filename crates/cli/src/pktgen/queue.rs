@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use clearway_base::{Duration, Instant};
+use clearway_base::{Duration, Histogram, Instant};
 use clearway_dev::{Dev as _, DevCounters, DevError};
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::Port;
-use clearway_traffic::{Account, Came, FramesPerSecond, Generator, Latency, Plan, Sent, Shape, WIRE_EXTRA};
+use clearway_traffic::{Account, Came, FramesPerSecond, Generator, Plan, Sent, Shape, WIRE_EXTRA};
 
 use super::Args;
 use crate::crew::Work;
@@ -48,7 +48,7 @@ pub(super) struct Outcome {
     pub(super) queue: usize,
     pub(super) sent: Sent,
     pub(super) came: Came,
-    pub(super) latency: Latency,
+    pub(super) latency: Histogram,
     /// How long it sent.
     pub(super) sent_for: Duration,
     /// How long frames came in.
@@ -274,7 +274,7 @@ impl Work for Queue<'_> {
             done: generator.is_done(),
             sent: generator.sent(),
             came: *account.came(),
-            latency_sum_ns: account.latency().sum_ns(),
+            latency_sum_ns: account.latency().sum(),
             latency_count: account.latency().count(),
             port_drops: self.port_drops(dev),
         }

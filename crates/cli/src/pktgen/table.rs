@@ -1,7 +1,7 @@
 //! What the generator prints: a line per second, a row per size, and the table at the end.
 
-use clearway_base::Duration;
-use clearway_traffic::{Came, Latency, Sent, WIRE_EXTRA};
+use clearway_base::{Duration, Histogram};
+use clearway_traffic::{Came, Sent, WIRE_EXTRA};
 use serde_json::{Map, Value, json};
 
 use super::Args;
@@ -47,7 +47,7 @@ pub(super) struct Row {
     size: usize,
     sent: Sent,
     came: Came,
-    latency: Latency,
+    latency: Histogram,
     sent_for: f64,
     came_for: f64,
     port_drops: u64,
@@ -68,7 +68,7 @@ impl Row {
     /// None when no queue has anything to tell.
     pub(super) fn of(args: &Args, job: &Job, index: usize) -> Option<Row> {
         let outcomes = job.outcomes(index);
-        let (mut sent, mut came, mut latency) = (Sent::default(), Came::default(), Latency::new());
+        let (mut sent, mut came, mut latency) = (Sent::default(), Came::default(), Histogram::new());
         for outcome in &outcomes {
             sent.add(&outcome.sent);
             came.add(&outcome.came);
@@ -175,7 +175,7 @@ pub(super) fn tell_second(args: &Args, form: Form, second: &Second<'_>) -> anyho
 /// One size is done.
 pub(super) fn tell_row(args: &Args, form: Form, row: &Row) -> anyhow::Result<()> {
     let ((tx, rx), (tx_pps, rx_pps)) = (row.mbit(extra(args)), row.pps());
-    let us = |percent| row.latency.percentile_ns(percent) as f64 / 1e3;
+    let us = |percent| row.latency.percentile(percent) as f64 / 1e3;
     if form == Form::Json {
         return figures::json(&json!({
             "event": "size", "size": row.size, "seconds": row.sent_for, "rx_seconds": row.came_for,
@@ -184,8 +184,8 @@ pub(super) fn tell_row(args: &Args, form: Form, row: &Row) -> anyhow::Result<()>
             "damaged": row.came.damaged, "stale": row.came.stale, "foreign": row.came.foreign,
             "tx_mpps": tx_pps / 1e6, "rx_mpps": rx_pps / 1e6, "tx_mbit_per_s": tx, "rx_mbit_per_s": rx,
             "latency_us": {
-                "min": row.latency.least_ns() as f64 / 1e3, "mean": row.latency.mean_ns() / 1e3, "p50": us(50.0), "p90": us(90.0),
-                "p99": us(99.0), "p99_9": us(99.9), "max": row.latency.most_ns() as f64 / 1e3,
+                "min": row.latency.min() as f64 / 1e3, "mean": row.latency.mean() / 1e3, "p50": us(50.0), "p90": us(90.0),
+                "p99": us(99.0), "p99_9": us(99.9), "max": row.latency.max() as f64 / 1e3,
             },
             "queues": row.queues, "port_drops": row.port_drops, "drops_by_reason": row.drops,
         }));

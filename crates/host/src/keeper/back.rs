@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use clearway_base::sip::sip_2_4_bytes;
 use clearway_shm::door::{Reply, Request, SessionId, Token};
 use clearway_shm::{paths, socket};
 use nix::errno::Errno;
 use nix::unistd::geteuid;
-use siphasher::sip::SipHasher24;
-use std::hash::Hasher as _;
 
 use super::{Keeper, Lifeline};
 use crate::answer::Asker;
@@ -74,14 +73,12 @@ impl Key {
     }
 
     fn seal(&self, number: &[u8], namespace: &Namespace) -> [u8; 8] {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(number);
-        for part in [Some(namespace.spec.id.as_str()), namespace.spec.secret.as_ref().map(|secret| secret.0.as_str())] {
-            // With its length in front, so that no two namespaces are written alike.
-            hasher.write(&(part.map_or(u64::MAX, |part| part.len() as u64)).to_le_bytes());
-            hasher.write(part.unwrap_or_default().as_bytes());
-        }
-        hasher.finish().to_le_bytes()
+        // With their lengths in front, so that no two namespaces are written alike.
+        let len = |part: Option<&str>| part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes();
+        let (id, secret) = (namespace.spec.id.as_str(), namespace.spec.secret.as_ref().map(|secret| secret.0.as_str()));
+        let (id_len, secret_len) = (len(Some(id)), len(secret));
+        let parts: [&[u8]; 5] = [number, &id_len, id.as_bytes(), &secret_len, secret.unwrap_or_default().as_bytes()];
+        sip_2_4_bytes(&self.0, parts).to_le_bytes()
     }
 }
 

@@ -1,9 +1,8 @@
 //! Numbers that nobody off the path may guess: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 7.1), port offsets (RFC 6056).
 
 use clearway_base::Instant;
+use clearway_base::sip::Sip24;
 use clearway_wire::{Addr, Endpoint, Seq};
-
-use crate::sip::Sip24;
 
 /// What a hash is for. It goes into the hash, so that an answer to one question says nothing about another one.
 #[derive(Clone, Copy)]

@@ -3,7 +3,9 @@
 //! Values below 128 have a bucket each; above, each power of two is cut into 128 buckets. Recording is one addition at a place that two
 //! instructions find, and two histograms of the same run are added bucket by bucket.
 
-use std::fmt;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// Buckets of each power of two.
 const PARTS: u64 = 1 << PART_BITS;
@@ -56,16 +58,35 @@ impl Histogram {
         Histogram::default()
     }
 
+    /// Nothing recorded, with the memory for its buckets taken already: what records into it never allocates.
+    pub fn ready() -> Histogram {
+        let mut ready = Histogram::default();
+        ready.begin();
+        ready
+    }
+
+    /// Forgets everything, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.buckets.fill(0);
+        (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
+    }
+
     /// Records one time.
     #[inline]
     pub fn record(&mut self, ns: u64) {
+        self.record_many(ns, 1);
+    }
+
+    /// Records the same time `count` times.
+    #[inline]
+    pub fn record_many(&mut self, ns: u64, count: u64) {
         if self.buckets.is_empty() {
             self.begin();
         }
         let at = bucket(ns).min(BUCKETS - 1);
-        self.buckets[at] += 1;
-        self.count += 1;
-        self.sum = self.sum.saturating_add(ns);
+        self.buckets[at] += count;
+        self.count += count;
+        self.sum = self.sum.saturating_add(ns.saturating_mul(count));
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
     }
@@ -81,9 +102,14 @@ impl Histogram {
         self.count
     }
 
+    /// The sum of all in nanoseconds.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// The shortest; 0 when there is none.
     pub fn min(&self) -> u64 {
-        self.min
+        if self.count == 0 { 0 } else { self.min }
     }
 
     /// The longest; 0 when there is none.
@@ -98,7 +124,9 @@ impl Histogram {
 
     /// The time that `percent` of all did not exceed, at most 1/128 too long and never longer than the longest; 0 when there is none.
     pub fn percentile(&self, percent: f64) -> u64 {
-        let wanted = ((percent / 100.0 * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let exact = percent / 100.0 * self.count as f64;
+        // Rounded up by hand: `f64::ceil` is not in `core`.
+        let wanted = (exact as u64 + u64::from(exact > exact as u64 as f64)).clamp(1, self.count.max(1));
         let mut seen = 0;
         for (at, count) in self.buckets.iter().enumerate() {
             seen += count;

@@ -1,4 +1,7 @@
-//! SipHash (Aumasson and Bernstein, 2012) of messages whose length is known beforehand: nothing has to be collected.
+//! SipHash (Aumasson and Bernstein, 2012): the keyed hash of tables whose keys strangers choose, and of numbers that nobody may guess.
+//!
+//! The only one of this workspace. The messages of the packet path have a length that is known beforehand, so nothing is collected there;
+//! tests compare all three forms with the crate `siphasher`.
 
 /// What the state starts from, before anything is taken in.
 #[inline(always)]
@@ -39,7 +42,7 @@ fn round(v: &mut [u64; 4]) {
 
 /// SipHash-1-3 of `N` whole little-endian words and six bytes: for tables whose keys strangers choose.
 #[inline(always)]
-pub(crate) fn sip_1_3<const N: usize>(key: (u64, u64), words: [u64; N], six: u64) -> u64 {
+pub fn sip_1_3<const N: usize>(key: (u64, u64), words: [u64; N], six: u64) -> u64 {
     let mut v = start(key);
     for word in words {
         take::<1>(&mut v, word);
@@ -51,13 +54,13 @@ pub(crate) fn sip_1_3<const N: usize>(key: (u64, u64), words: [u64; N], six: u64
 
 /// SipHash-2-4 under a key, with the first two words of every message taken in already: for numbers that nobody may guess.
 #[derive(Clone, Copy)]
-pub(crate) struct Sip24 {
+pub struct Sip24 {
     v: [u64; 4],
 }
 
 impl Sip24 {
     /// Under `key`; every message begins with `first`.
-    pub(crate) fn new(key: (u64, u64), first: [u64; 2]) -> Sip24 {
+    pub fn new(key: (u64, u64), first: [u64; 2]) -> Sip24 {
         let mut v = start(key);
         for word in first {
             take::<2>(&mut v, word);
@@ -67,7 +70,7 @@ impl Sip24 {
 
     /// The hash of what every message begins with and of `words` behind it, little-endian.
     #[inline(always)]
-    pub(crate) fn hash<const N: usize>(&self, words: [u64; N]) -> u64 {
+    pub fn hash<const N: usize>(&self, words: [u64; N]) -> u64 {
         let mut v = self.v;
         for word in words {
             take::<2>(&mut v, word);
@@ -77,9 +80,29 @@ impl Sip24 {
     }
 }
 
+/// SipHash-2-4 of `parts` one after the other, under a key of 16 bytes: for what is hashed seldom and has any length.
+pub fn sip_2_4_bytes<'a>(key: &[u8; 16], parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    let half = |at: usize| key[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    let mut v = start((half(0), half(8)));
+    let (mut word, mut len) = (0_u64, 0_u64);
+    for &byte in parts.into_iter().flatten() {
+        word |= u64::from(byte) << (len % 8 * 8);
+        len += 1;
+        if len % 8 == 0 {
+            take::<2>(&mut v, word);
+            word = 0;
+        }
+    }
+    take::<2>(&mut v, len << 56 | word);
+    finish::<4>(v)
+}
+
 #[cfg(test)]
 mod tests {
     use core::hash::Hasher;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
 
     use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -102,5 +125,17 @@ mod tests {
             known.write(&word.to_le_bytes());
         }
         assert_eq!(Sip24::new(KEY, [1, 2]).hash([u64::MAX, 0x1234_5678_9abc_def0, 5]), known.finish());
+    }
+
+    proptest! {
+        #[test]
+        fn the_hash_of_any_bytes_is_siphash_2_4_however_they_are_cut(
+            key in any::<[u8; 16]>(),
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..6),
+        ) {
+            let mut known = SipHasher24::new_with_key(&key);
+            known.write(&parts.concat());
+            prop_assert_eq!(sip_2_4_bytes(&key, parts.iter().map(Vec::as_slice)), known.finish());
+        }
     }
 }

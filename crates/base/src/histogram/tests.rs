@@ -39,6 +39,20 @@ fn the_last_second_is_the_difference_of_two_states() {
     assert_eq!(times.since(&Histogram::new()), times);
 }
 
+#[test]
+fn one_that_is_ready_or_cleared_is_as_empty_as_a_new_one() {
+    let mut times = Histogram::ready();
+    let told = |times: &Histogram| (times.count(), times.sum(), times.min(), times.max(), times.percentile(99.0));
+    assert_eq!(told(&times), (0, 0, 0, 0, 0));
+    times.record_many(1_000, 3);
+    times.record(10);
+    assert_eq!((times.count(), times.sum(), times.min(), times.max()), (4, 3_010, 10, 1_000));
+    times.clear();
+    assert_eq!(told(&times), (0, 0, 0, 0, 0));
+    times.record(20);
+    assert_eq!((times.min(), times.max()), (20, 20));
+}
+
 proptest! {
     #[test]
     fn percentiles_are_those_of_the_sorted_list_within_a_128th(
