@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bench, bulk, ctl, doctor, http, lab, pktgen, reflect, run, up};
+use crate::{bench, bulk, ctl, doctor, http, lab, man, pktgen, reflect, run, up};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -33,6 +33,7 @@ enum Command {
     Reflect(Box<reflect::Args>),
     Pktgen(Box<pktgen::Args>),
     Doctor(doctor::Args),
+    Man(man::Args),
     /// Print the version and what was built in
     Version,
     /// Print a completion script for a shell
@@ -68,6 +69,7 @@ pub(crate) fn run() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Man(args) => man::run::<Cli>(&args),
         Command::Version => version(),
         Command::Completions { shell } => completions(shell),
     };

@@ -12,6 +12,7 @@ mod http;
 mod kernel;
 mod lab;
 mod log;
+mod man;
 mod net;
 mod pktgen;
 mod reflect;
