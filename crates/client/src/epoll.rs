@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use clearway_shm::sleep;
 pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
 
@@ -259,12 +258,13 @@ impl EpollSet {
         };
         let (number, words, bell) = (lane.number, lane.words.clone(), lane.bell.clone());
         let sleeper = hub.set_sleeper(self.key, number)?;
-        sleep::about_to_sleep(&words.sleepers);
+        let accepting = hub.accepting_of(self.key);
+        accepting.about_to_sleep(&words);
         hub.drain();
         match hub.sets.get_mut(self.key) {
             Some(set) if !set.is_promising() => set.sleeping += 1,
             _ => {
-                sleep::awake(&words.sleepers);
+                accepting.awake(&words);
                 return Ok(false);
             }
         }
@@ -278,7 +278,7 @@ impl EpollSet {
         }
         let mut hub = self.client.hub();
         if hub.lane.as_ref().is_some_and(|lane| lane.number == number) {
-            sleep::awake(&words.sleepers);
+            accepting.awake(&words);
             hub.drain();
         }
         if let Some(set) = hub.sets.get_mut(self.key) {

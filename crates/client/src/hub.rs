@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clearway_shm::door::{SessionId, SocketOptions};
-use clearway_shm::layout::event;
+use clearway_shm::layout::{ACCEPT_COUNTERS, accept_counter, event};
+use clearway_shm::sleep;
 use clearway_shm::wait::{self, EpollEvent, PollFd};
 use clearway_shm::{LaneView, RingConsumer, Segment};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -55,6 +56,8 @@ pub(crate) struct Inner {
     /// Which program the segments belong to.
     pub(crate) program: (u64, u32),
     pub(crate) routes: Option<Arc<Routes>>,
+    /// Sockets that listen, or have listened.
+    listeners: Vec<usize>,
     kicks: Kicks,
 }
 
@@ -113,7 +116,43 @@ struct Waiter {
     touched: bool,
     /// What it sleeps on, while it does.
     sleeper: Option<Arc<Sleeper>>,
+    /// The listeners among what it waits for.
+    accepting: Accepting,
 }
+
+/// Listeners that a thread waits for, as the lane counts them ([`accept_counter`]).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Accepting(u16);
+
+impl Accepting {
+    fn add(&mut self, core: &Core) {
+        if core.is_listening() {
+            self.0 |= 1 << accept_counter(core.id());
+        }
+    }
+
+    /// A thread that waits for these is about to sleep. What it waits for must be looked at once more after this call.
+    pub(crate) fn about_to_sleep(self, words: &LaneView) {
+        for counter in self.counters() {
+            words.accepting[counter].fetch_add(1, Ordering::Relaxed);
+        }
+        sleep::about_to_sleep(&words.sleepers);
+    }
+
+    /// It is awake again, or did not sleep after all.
+    pub(crate) fn awake(self, words: &LaneView) {
+        sleep::awake(&words.sleepers);
+        for counter in self.counters() {
+            words.accepting[counter].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counters(self) -> impl Iterator<Item = usize> {
+        (0..ACCEPT_COUNTERS).filter(move |counter| self.0 & 1 << counter != 0)
+    }
+}
+
+const _: () = assert!(ACCEPT_COUNTERS <= u16::BITS as usize);
 
 /// What a thread sleeps on: an epoll set of the kernel with the bell, a counter of its own and the pulse in it.
 pub(crate) struct Sleeper {
@@ -257,7 +296,41 @@ impl Inner {
         let key = entry.key();
         let core = entry.insert(make(key)).core.clone();
         self.by_session.insert(id, key);
+        if core.is_listening() {
+            self.listens(key);
+        }
         core
+    }
+
+    /// The socket listens from now on.
+    pub(crate) fn listens(&mut self, key: usize) {
+        if !self.listeners.contains(&key) {
+            self.listeners.push(key);
+        }
+    }
+
+    /// The listeners among the members of a set.
+    pub(crate) fn accepting_of(&self, set: usize) -> Accepting {
+        let mut accepting = Accepting::default();
+        for listener in self.listeners.iter().filter_map(|key| self.sockets.get(*key)) {
+            let waits = |watch: &Watch| matches!(watch, Watch::Member { set: of, member } if *of == set && self.reads(set, *member));
+            if listener.watches.iter().any(waits) {
+                accepting.add(&listener.core);
+            }
+        }
+        accepting
+    }
+
+    /// A thread waits for these too.
+    pub(crate) fn waits_for(&mut self, waiter: usize, accepting: Accepting) {
+        if let Some(waiter) = self.waiters.get_mut(waiter) {
+            waiter.accepting.0 |= accepting.0;
+        }
+    }
+
+    /// The listeners that a thread waits for.
+    pub(crate) fn accepting(&self, waiter: usize) -> Accepting {
+        self.waiters.get(waiter).map_or_else(Accepting::default, |waiter| waiter.accepting)
     }
 
     /// Events of the session are for this socket.
@@ -268,6 +341,7 @@ impl Inner {
     /// A socket is gone, and with it its places in epoll sets.
     pub(crate) fn remove_socket(&mut self, key: usize) -> Option<Watched> {
         let watched = self.sockets.try_remove(key)?;
+        self.listeners.retain(|listener| *listener != key);
         if self.by_session.get(&watched.core.id()) == Some(&key) {
             self.by_session.remove(&watched.core.id());
         }
@@ -397,8 +471,12 @@ impl Inner {
     }
 
     pub(crate) fn watch_socket(&mut self, key: usize, watch: Watch) {
-        if let Some(socket) = self.sockets.get_mut(key) {
-            socket.watches.push(watch);
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        socket.watches.push(watch);
+        if let Watch::Thread { waiter, mask } = watch {
+            if let Some(waiter) = self.waiters.get_mut(waiter).filter(|_| mask & IN != 0) {
+                waiter.accepting.add(&socket.core);
+            }
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clearway_shm::sleep;
 use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
 
 use crate::client::Client;
@@ -72,17 +71,18 @@ impl<'a> Waiting<'a> {
         let timeout = self.client.until_next_look(timeout);
         let mut hub = self.client.hub();
         let sleeper = hub.lie_down(self.waiter)?;
+        let accepting = hub.accepting(self.waiter);
         // Without a host nothing is waited for but the kernel's descriptors, and that a host comes.
         let lane = hub.living().map(|lane| (lane.words.clone(), lane.bell.clone()));
         let number = hub.alive().unwrap_or(NOBODY);
         let lane_parts = hub.living().map(|lane| (lane.pulse.as_fd().as_raw_fd(), lane.bell.clone()));
         if let Some((words, _)) = &lane {
-            sleep::about_to_sleep(&words.sleepers);
+            accepting.about_to_sleep(words);
             hub.drain();
         }
         if hub.was_touched(self.waiter) {
             if let Some((words, _)) = &lane {
-                sleep::awake(&words.sleepers);
+                accepting.awake(words);
             }
             hub.get_up(self.waiter, sleeper, number);
             return Ok(());
@@ -114,7 +114,7 @@ impl<'a> Waiting<'a> {
         let pulse_lost = found.iter().any(|event| event.data == PULSE);
         let mut hub = self.client.hub();
         if let Some((words, _)) = lane.filter(|_| hub.lane.as_ref().is_some_and(|lane| lane.number == number)) {
-            sleep::awake(&words.sleepers);
+            accepting.awake(&words);
             hub.drain();
         }
         // Whatever touched it is seen by the look that follows.

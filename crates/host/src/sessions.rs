@@ -21,7 +21,7 @@ pub(crate) use groups::Wish;
 pub use info::{SessionInfo, SessionKind};
 pub(crate) use lane::{LANE_SLOTS, Lane};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,7 +52,7 @@ use branch::{Branch, MAX_BRANCHES};
 use datagram::Datagrams;
 use hold::When;
 use joints::{Ends, Joint, Leavers};
-use listener::Listening;
+use listener::{Listening, PartlyWoken};
 use reclaim::Reclaim;
 use relay::{MAX_RELAYS, Relay};
 
@@ -133,6 +133,8 @@ pub struct Sessions {
     /// When this turn began, and whether the bell of any process was held at the end of the last one.
     now: Instant,
     holds_bells: bool,
+    /// Listeners of which some processes were woken, and not all, in the order in which they are looked at again.
+    partly_woken: VecDeque<PartlyWoken>,
     report: SessionsReport,
 }
 
@@ -186,6 +188,7 @@ impl Sessions {
             had_work: false,
             now: Instant::ZERO,
             holds_bells: false,
+            partly_woken: VecDeque::new(),
             report: SessionsReport::default(),
         })
     }
@@ -368,6 +371,7 @@ impl App<HostEnv> for Sessions {
         }
         self.had_work |= !self.unpassed.is_empty();
         self.tell_roomy(stack);
+        self.wake_the_others();
         if self.had_work || had_events {
             self.reclaim.wake(time.now);
         }
@@ -381,7 +385,8 @@ impl App<HostEnv> for Sessions {
     }
 
     fn next_deadline(&self) -> Instant {
-        self.passing_deadline().min(self.bells_deadline()).min(self.reclaim.deadline())
+        let sessions = self.passing_deadline().min(self.wake_deadline());
+        sessions.min(self.bells_deadline()).min(self.reclaim.deadline())
     }
 
     fn had_work(&self) -> bool {

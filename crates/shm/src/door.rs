@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
 /// The version of everything in this crate. Host and process must agree.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;

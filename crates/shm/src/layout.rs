@@ -45,6 +45,14 @@ pub struct WorkerWord {
     reserved: [Reserved; 15],
 }
 
+/// Counters of threads that wait for connections, in each lane.
+pub const ACCEPT_COUNTERS: usize = 16;
+
+/// Which of the counters is for this listener. Few processes have so many listeners that two of them share one; then a process may be woken that waits for the other.
+pub const fn accept_counter(listener: u64) -> usize {
+    (listener >> 32) as usize % ACCEPT_COUNTERS
+}
+
 /// The beginning of a lane. The rings follow, where [`crate::door::RingPlaces`] says.
 #[repr(C, align(64))]
 #[derive(Default)]
@@ -59,6 +67,9 @@ pub struct LaneHead {
     /// Written by the process: how many of its threads sleep, or are about to. While it is not 0, a worker that left events rings the process's bell.
     pub sleepers: AtomicU32,
     reserved2: [Reserved; 15],
+    /// Written by the process: how many of the threads that sleep wait for connections of a listener, by the listener ([`accept_counter`]). Of several processes that hold one
+    /// the host wakes those whose count is not 0.
+    pub accepting: [AtomicU32; ACCEPT_COUNTERS],
     /// Written by the host: an event ring was full, so events were lost; the process looks at all its sessions and stores 0.
     pub overflow: AtomicU32,
     reserved3: [Reserved; 15],
@@ -260,7 +271,10 @@ const _: () = {
     assert!(offset_of!(HouseHead, boot) == 8 && offset_of!(HouseHead, workers) == 16 && size_of::<HouseHead>() == 64);
     assert!(size_of::<WorkerWord>() == 64);
     assert!(
-        offset_of!(LaneHead, sleepers) == 64 && offset_of!(LaneHead, overflow) == 128 && size_of::<LaneHead>() == 192
+        offset_of!(LaneHead, sleepers) == 64
+            && offset_of!(LaneHead, accepting) == 128
+            && offset_of!(LaneHead, overflow) == 192
+            && size_of::<LaneHead>() == 256
     );
     assert!(offset_of!(RingHead, head) == 64 && size_of::<RingHead>() == 128);
     assert!(size_of::<Message>() == 16);

@@ -238,9 +238,19 @@ impl Inner {
 
     /// A thread watches a set.
     pub(crate) fn watch_set(&mut self, set: usize, watch: Watch) {
+        let accepting = self.accepting_of(set);
         if let Some(set) = self.sets.get_mut(set) {
             set.watches.push(watch);
         }
+        if let Watch::Thread { waiter, .. } = watch {
+            self.waits_for(waiter, accepting);
+        }
+    }
+
+    /// The member asks for what there is to read.
+    pub(crate) fn reads(&self, set: usize, member: usize) -> bool {
+        let member = self.sets.get(set).and_then(|set| set.members.get(member));
+        member.is_some_and(|member| member.interest() & IN != 0)
     }
 
     /// It watches it no more.

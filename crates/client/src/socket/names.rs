@@ -29,6 +29,7 @@ impl Socket {
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
         self.ask_session(&Request::Listen { session: self.core.id(), backlog })?;
         self.core.backlog.store(backlog.max(1), std::sync::atomic::Ordering::Relaxed);
+        self.client.hub().listens(self.core.key);
         // After a `shutdown` for reading, which ends listening.
         self.set_flag(flags::SHUT_READ | flags::SHUT_WRITE, false);
         Ok(())

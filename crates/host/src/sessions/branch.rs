@@ -187,7 +187,7 @@ impl Sessions {
     fn take_from_branch(&mut self, program: &Arc<Program>, home: SessionId, child: SessionId) {
         let listener = self.find(program, home);
         if listener.is_some_and(|listener| self.admit(listener, child)) {
-            listener.into_iter().for_each(|listener| self.tell_of_waiting(listener));
+            listener.into_iter().for_each(|listener| self.tell_of_waiting(listener, 1));
         } else {
             self.end_elsewhere(program, child);
         }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::Instant;
 use clearway_shm::bell::Ringer;
-use clearway_shm::layout::Message;
+use clearway_shm::door::SessionId;
+use clearway_shm::layout::{Message, accept_counter};
 use clearway_shm::{Bell, Hostile, LaneView, RingConsumer, RingProducer, sleep};
 
 use super::hold::{Hold, When};
@@ -41,9 +42,20 @@ impl Lane {
     /// Leaves an event. When there is no room the process is told to look at everything.
     pub(super) fn leave(&mut self, message: Message, when: When) {
         self.hold.add(when);
+        self.leave_quietly(message);
+    }
+
+    /// Leaves an event for which a process that sleeps is not woken.
+    pub(super) fn leave_quietly(&mut self, message: Message) {
         if self.events.push(message).is_err() {
             self.view.overflow.store(1, Ordering::Release);
         }
+    }
+
+    /// Whether a thread of the process sleeps, and whether one of those that do waits for connections of this listener.
+    pub(super) fn is_asleep(&self, listener: SessionId) -> (bool, bool) {
+        let asleep = sleep::is_asleep(&self.view.sleepers);
+        (asleep, asleep && self.view.accepting[accept_counter(listener)].load(Ordering::Relaxed) != 0)
     }
 
     /// Wakes the process, if it sleeps and there is news that waits no longer. True: its bell was rung.

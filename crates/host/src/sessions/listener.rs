@@ -4,16 +4,17 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_base::Handle;
+use clearway_base::{Duration, Handle, Instant};
 use clearway_proto::{ListenSpec, ListenerId};
 use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
-use clearway_shm::layout::{AcceptRecord, event, flags, state};
+use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
 use clearway_shm::{Hostile, Producer};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
+use super::hold::When;
 use super::verbs::{Birth, conn_options, gone};
-use super::{HostStack, Session, Sessions, What};
+use super::{HostStack, Lane, Session, Sessions, What};
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
 use crate::quota::{Permit, Thing};
@@ -37,7 +38,22 @@ pub(super) struct Listening {
     left: VecDeque<SessionId>,
     /// Sessions whose records were taken out by a process that died, as far as can be known, and that get new ones.
     again: Vec<SessionId>,
+    /// Some of its processes were woken for what waits, and not all.
+    is_partly_woken: bool,
 }
+
+/// Some processes of a listener were woken for what waits there.
+pub(super) struct PartlyWoken {
+    listener: Handle<Session>,
+    /// When the others are woken too,
+    due: Instant,
+    /// if this one waits still.
+    oldest: SessionId,
+}
+
+/// How long a process that was woken for a connection has for taking it before the others are woken too. Most take it in some microseconds; longer than a moment needs one that has no
+/// processor, and then the others are no help, or one that is stopped or has become busy with something else.
+const TAKEN_WITHIN: Duration = Duration::from_millis(5);
 
 const RECORD: u32 = size_of::<AcceptRecord>() as u32;
 
@@ -91,6 +107,13 @@ impl Listening {
         Ok(())
     }
 
+    /// The connection that has waited in the FIFO for longest.
+    fn oldest(&mut self) -> Option<SessionId> {
+        // A position that is impossible is found when the next record is left.
+        self.forget_taken().ok()?;
+        self.left.front().copied()
+    }
+
     /// A process of the program died. Sessions that wait and have no record in the FIFO were perhaps in its hands: whoever is first to claim one has it.
     fn recover(&mut self) -> Result<(), Hostile> {
         self.forget_taken()?;
@@ -99,9 +122,9 @@ impl Listening {
         Ok(())
     }
 
-    /// Leaves records of what was lost, as many as fit. True: there were some.
-    fn leave_again(&mut self) -> Result<bool, Hostile> {
-        let mut any = false;
+    /// Leaves records of what was lost, as many as fit. Answers how many there were.
+    fn leave_again(&mut self) -> Result<u32, Hostile> {
+        let mut left = 0;
         while let Some(child) = self.again.first().copied() {
             if self.end.room()? < RECORD {
                 self.end.ask_room();
@@ -110,9 +133,9 @@ impl Listening {
                 }
             }
             self.again.remove(0);
-            any |= self.leave(child)?;
+            left += u32::from(self.leave(child)?);
         }
-        Ok(any)
+        Ok(left)
     }
 
     /// Whether one more record fits.
@@ -126,6 +149,13 @@ impl Listening {
         self.end.ask_room();
         Ok(self.end.room()? >= RECORD)
     }
+}
+
+/// The lane of a process.
+fn lane_of(lanes: &mut [Lane], process: u32) -> Option<&mut Lane> {
+    // Lanes come in the order of their processes' numbers.
+    let at = lanes.binary_search_by_key(&process, |lane| lane.process).ok()?;
+    lanes.get_mut(at)
 }
 
 impl Sessions {
@@ -192,6 +222,7 @@ impl Sessions {
             waiting: Vec::new(),
             left: VecDeque::new(),
             again: Vec::new(),
+            is_partly_woken: false,
         };
         listening.limit_to(backlog * workers);
         session.what = What::Listener(Box::new(listening));
@@ -220,7 +251,7 @@ impl Sessions {
     /// Takes connections from the stack as long as there is room for their records.
     pub(super) fn accept(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         self.leave_again(handle);
-        let mut any = false;
+        let mut arrived = 0;
         loop {
             let Some(session) = self.table.get_mut(handle) else { return };
             let What::Listener(listening) = &mut session.what else { return };
@@ -246,7 +277,7 @@ impl Sessions {
                     // There is room: it was looked at before, and only we fill it.
                     let id = super::id_of(self.index, child);
                     if self.admit(handle, id) {
-                        any = true;
+                        arrived += 1;
                     } else {
                         self.end(stack, child, true);
                     }
@@ -255,8 +286,8 @@ impl Sessions {
                 Err(_) => stack.abort(conn),
             }
         }
-        if any {
-            self.tell_of_waiting(handle);
+        if arrived > 0 {
+            self.tell_of_waiting(handle, arrived);
         }
     }
 
@@ -314,8 +345,8 @@ impl Sessions {
         let Some(session) = self.table.get_mut(listener) else { return };
         let What::Listener(listening) = &mut session.what else { return };
         match listening.leave_again() {
-            Ok(false) => {}
-            Ok(true) => self.tell_of_waiting(listener),
+            Ok(0) => {}
+            Ok(left) => self.tell_of_waiting(listener, left),
             Err(Hostile) => {
                 let program = Arc::clone(&session.program);
                 self.cut_off(&program, "an impossible position in an accept FIFO");
@@ -323,10 +354,74 @@ impl Sessions {
         }
     }
 
-    pub(super) fn tell_of_waiting(&mut self, listener: Handle<Session>) {
-        let Some(What::Listener(listening)) = self.table.get(listener).map(|s| &s.what) else { return };
-        if listening.end.kick() {
+    /// So many connections more wait.
+    pub(super) fn tell_of_waiting(&mut self, listener: Handle<Session>, arrived: u32) {
+        let Some(session) = self.table.get(listener) else { return };
+        let What::Listener(listening) = &session.what else { return };
+        let is_first = listening.end.kick();
+        if session.subscribers.len() > 1 {
+            // Whoever was woken for the last one may not have looked yet, so another is woken for this one although the listener was told of.
+            self.wake_in_turn(listener, arrived);
+        } else if is_first {
             self.tell(listener, event::READABLE);
+        }
+    }
+
+    /// Of several processes that hold a listener one is woken for each connection, in turn, of those that wait for one, so that they share them as at the kernel. When all are woken the same
+    /// one is first nearly always. Who does not sleep looks before it does.
+    fn wake_in_turn(&mut self, listener: Handle<Session>, arrived: u32) {
+        let Sessions { table, lanes, report, .. } = self;
+        let Some(session) = table.get_mut(listener) else { return };
+        let message = Message { session: session.id, what: event::READABLE, aux: 0 };
+        let mut woken = Vec::new();
+        session.subscribers.retain(|process| {
+            let Some(lane) = lane_of(lanes, *process) else { return true };
+            let (asleep, waits) = lane.is_asleep(message.session);
+            if waits && (woken.len() as u32) < arrived {
+                lane.leave(message, When::Now);
+                report.events += 1;
+                woken.push(*process);
+                return false;
+            }
+            if !asleep {
+                lane.leave_quietly(message);
+                report.events += 1;
+            }
+            true
+        });
+        if woken.is_empty() {
+            // Who sleeps may have begun to wait for something else, and for this, since it lay down.
+            return self.tell(listener, event::READABLE);
+        }
+        session.subscribers.append(&mut woken);
+        self.look_again(listener);
+    }
+
+    /// The listener is looked at again, when some of its processes and not all were woken.
+    fn look_again(&mut self, handle: Handle<Session>) {
+        let due = self.now + TAKEN_WITHIN;
+        let Some(What::Listener(listening)) = self.table.get_mut(handle).map(|s| &mut s.what) else { return };
+        let Some(oldest) = listening.oldest().filter(|_| !listening.is_partly_woken) else { return };
+        listening.is_partly_woken = true;
+        self.partly_woken.push_back(PartlyWoken { listener: handle, due, oldest });
+    }
+
+    /// When the next listener is looked at again.
+    pub(super) fn wake_deadline(&self) -> Instant {
+        self.partly_woken.front().map_or(Instant::NEVER, |next| next.due)
+    }
+
+    /// Where a connection waits still although a process was woken for it, all processes are woken.
+    pub(super) fn wake_the_others(&mut self) {
+        while self.wake_deadline() <= self.now {
+            let Some(PartlyWoken { listener, oldest, .. }) = self.partly_woken.pop_front() else { return };
+            let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) else { continue };
+            listening.is_partly_woken = false;
+            if listening.oldest() == Some(oldest) {
+                self.tell(listener, event::READABLE);
+            } else {
+                self.look_again(listener);
+            }
         }
     }
 

@@ -33,6 +33,7 @@ impl Sessions {
             let program = Arc::clone(&lane.program);
             self.cut_off(&program, "its bell cannot be watched");
         }
+        debug_assert!(self.lanes.last().is_none_or(|last| last.process < lane.process), "lanes come in order");
         self.lanes.push(lane);
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clearway_shm::door::{
     FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SessionId, SocketOptions, VERSION, Welcome, worker_of,
 };
-use clearway_shm::layout::{Message, event, request, state};
+use clearway_shm::layout::{Message, accept_counter, event, request, state};
 use clearway_shm::{
     Bell, Consumer, FifoMem, HouseView, LaneView, Producer, RingConsumer, RingProducer, Segment, SessionView, sleep,
     socket,
@@ -275,6 +275,18 @@ impl Guest {
         self.take_events();
         sock.rx.as_ref().unwrap().attend();
         sleep::about_to_sleep(&self.lane.sleepers);
+    }
+
+    /// The same, as one that waits for connections of this listener.
+    pub(crate) fn lie_down_to_accept(&self, listener: &Sock) {
+        self.lane.accepting[accept_counter(listener.session.id)].fetch_add(1, Ordering::Relaxed);
+        self.lie_down(listener);
+    }
+
+    /// After [`Guest::lie_down_to_accept`]: up again.
+    pub(crate) fn get_up_from_accept(&self, listener: &Sock) {
+        self.lane.accepting[accept_counter(listener.session.id)].fetch_sub(1, Ordering::Relaxed);
+        self.get_up();
     }
 
     /// Whether its bell rings.

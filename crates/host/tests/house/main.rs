@@ -14,4 +14,5 @@ mod minute;
 mod partings;
 mod refusals;
 mod trust;
+mod turns;
 mod world;

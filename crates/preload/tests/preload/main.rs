@@ -97,6 +97,43 @@ fn who_may_have_a_port_beside_whom() {
     over_a_host("binds");
 }
 
+/// For each way to wait, how many connections each of the processes had.
+fn shares(run: &world::Run) -> Vec<(String, Vec<u32>)> {
+    let line = |line: &str| {
+        let (way, counts) = line.split_once(" failed 0:").unwrap_or_else(|| panic!("connections failed: {line}"));
+        (way.to_owned(), counts.split_whitespace().map(|count| count.parse().expect("a number")).collect())
+    };
+    run.stdout.lines().map(line).collect()
+}
+
+/// Connections of each program of `spread.c`, and the processes that share them.
+const SPREAD: (u32, u32) = (400, 4);
+
+/// The kernel wakes one process in turn where processes block in `accept`, and has them race otherwise. So what is asked is that everybody has a fifth of an even share at least, in each
+/// way to wait: without turns the same process wins nearly always.
+#[test]
+fn processes_that_wait_at_one_listener_share_its_connections() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("spread");
+    let (all, processes) = SPREAD;
+    let kernels = shares(&plain(&path, KERNEL[0]));
+    let ways: Vec<_> = kernels.iter().map(|(way, _)| way.as_str()).collect();
+    assert_eq!(ways, ["accept", "poll", "epoll", "exclusive"]);
+    assert!(kernels.iter().all(|(_, had)| had.iter().sum::<u32>() == all), "{kernels:?}");
+    for address in Host::ADDRESSES {
+        let ours = shares(&preloaded(&path, address, &host.environment()));
+        assert_eq!(ours.iter().map(|(way, _)| way.as_str()).collect::<Vec<_>>(), ways, "{ours:?}");
+        for (way, had) in &ours {
+            assert_eq!(had.iter().sum::<u32>(), all, "{way}: {ours:?}");
+            let least = had.iter().min().expect("four processes");
+            assert!(*least >= all / processes / 5, "{way}: {ours:?}; the kernel: {kernels:?}");
+        }
+    }
+}
+
 #[test]
 fn streams_of_the_c_library() {
     over_a_host("streams");
