@@ -20,7 +20,7 @@ use crate::ids::Table;
 use crate::ids::{UdpId, UdpTag};
 use crate::net::groups::Joined;
 use crate::net::groups::change::MulticastOptions;
-use crate::net::output::{Cursor, IpOut, OutError, Transport};
+use crate::net::output::{Cursor, IpOut, OutError, Outgoing, Transport};
 use crate::net::path_cache::RouteCache;
 use crate::ports::Share;
 use crate::records::Records;
@@ -705,7 +705,10 @@ impl Socket {
             self.cursor = Cursor::new(self.mtu);
         }
         let (cache, cursor) = (&mut self.cache, &mut self.cursor);
-        match out.send(cache, &key, Proto::UDP, hops, &head, piece, Transport::Udp, cursor) {
+        let (tos, ttl) = hops;
+        let transport = Transport::Udp;
+        let datagram = Outgoing { key: &key, proto: Proto::UDP, tos, ttl, head: &head, body: piece, transport };
+        match out.send(cache, &datagram, cursor) {
             Ok(()) => out.counters.udp.datagrams_out += 1,
             Err(OutError::Full) => return false,
             Err(_) => out.counters.udp.send_failures += 1,

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{cost, deny, floors, layers, programs, rfc, tidy};
+use crate::{cost, deny, layers, order, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -83,7 +83,7 @@ fn clippy(root: &Path) -> Result<Outcome> {
 
 fn layers(root: &Path) -> Result<Outcome> {
     let mut findings = layers::layers(root)?;
-    findings.extend(floors::circles(root)?);
+    findings.extend(order::check(root)?);
     Ok(found(&mut findings, String::new()))
 }
 

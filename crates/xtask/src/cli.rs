@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, cost, deny, finding, floors, layers, programs, rfc, run, tidy};
+use crate::{ci, cost, deny, drawing, finding, floors, layers, order, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
@@ -18,8 +18,12 @@ struct Arguments {
 enum Task {
     /// Run every gate; `make test` does this
     Ci(ci::Options),
-    /// Check that every arrow between crates points down, and that modules of some crates stand in no circle
-    Layers,
+    /// Check that every arrow between crates, and between modules of settled crates, points down
+    Layers {
+        /// Draw the modules of the crates that ARCHITECTURE.md shows, into docs/modules
+        #[arg(long)]
+        svg: bool,
+    },
     /// Show how the modules inside of each crate stand on each other, and where they stand in a circle
     Floors {
         /// A crate, or a folder of modules in it, to show in full: proto, proto::tcp
@@ -55,9 +59,12 @@ fn task(task: Task) -> Result<bool> {
     let root = run::workspace_root()?;
     match task {
         Task::Ci(options) => ci::ci(&root, &options),
-        Task::Layers => {
+        Task::Layers { svg } => {
+            if svg {
+                drawing::write(&root)?;
+            }
             let mut findings = layers::layers(&root)?;
-            findings.extend(floors::circles(&root)?);
+            findings.extend(order::check(&root)?);
             Ok(finding::print(&mut findings))
         }
         Task::Floors { scope } => {

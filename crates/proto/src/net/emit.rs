@@ -4,7 +4,7 @@ use clearway_pkt::Sink;
 use clearway_wire::{Proto, Segment, tcp};
 
 use crate::flow::FlowKey;
-use crate::net::output::{Cursor, IpOut, OutError, Transport};
+use crate::net::output::{Cursor, IpOut, OutError, Outgoing, Transport};
 use crate::net::path_cache::RouteCache;
 use crate::net::replies::{LinkWhat, Replies, ReplyTcp};
 use crate::net::{arp, group_reports, ndp};
@@ -77,8 +77,9 @@ fn emit_replies<S: Sink>(replies: &mut Replies, out: &mut IpOut<'_, S>) -> bool 
         let proto = if reply.to.is_v4() { Proto::ICMP } else { Proto::ICMPV6 };
         let cursor = &mut replies.icmp_cursor;
         let mut cache = RouteCache::default();
-        let whole = Transport::Whole;
-        match out.send(&mut cache, &key, proto, (reply.tos, REPLY_TTL), &[], message, whole, cursor) {
+        let (tos, transport) = (reply.tos, Transport::Whole);
+        let datagram = Outgoing { key: &key, proto, tos, ttl: REPLY_TTL, head: &[], body: message, transport };
+        match out.send(&mut cache, &datagram, cursor) {
             Ok(()) if reply.is_error => out.counters.icmp.errors_out += 1,
             Ok(()) => out.counters.icmp.echo_replies_out += 1,
             Err(OutError::Full) => return false,

@@ -15,6 +15,20 @@ use crate::net::ip::{Ip, Next, NoHop};
 use crate::net::neigh::Neighbour;
 use crate::net::path_cache::RouteCache;
 
+/// A datagram to be sent: `head` and `body` one after the other behind the IP header, in fragments when the way is too narrow.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    /// From `local` to `remote`.
+    pub(crate) key: &'a FlowKey,
+    pub(crate) proto: Proto,
+    pub(crate) tos: u8,
+    pub(crate) ttl: u8,
+    /// At most eight bytes.
+    pub(crate) head: &'a [u8],
+    pub(crate) body: &'a [u8],
+    pub(crate) transport: Transport,
+}
+
 /// Why a packet cannot leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutError {
@@ -379,22 +393,17 @@ impl<S: Sink> IpOut<'_, S> {
         })
     }
 
-    /// Sends a datagram, `head` (at most eight bytes) and `body` one after the other, in fragments when the way is too narrow.
+    /// Sends a datagram, in fragments when the way is too narrow.
     ///
     /// # Errors
     /// [`OutError::Full`]: call again with the same `cursor`, which knows how much has left. Otherwise it cannot leave (any further).
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn send(
         &mut self,
         cache: &mut RouteCache,
-        key: &FlowKey,
-        proto: Proto,
-        (tos, ttl): (u8, u8),
-        head: &[u8],
-        body: &[u8],
-        transport: Transport,
+        datagram: &Outgoing<'_>,
         cursor: &mut Cursor,
     ) -> Result<(), OutError> {
+        let Outgoing { key, proto, tos, ttl, head, body, transport } = *datagram;
         let total = head.len() + body.len();
         let way = self.station(cache, key)?.mtu as usize;
         let mtu = if cursor.most == 0 { way } else { way.min(cursor.most.into()) };

@@ -36,25 +36,35 @@ pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) ->
     Some(Way { iface: cache.iface, mac, mtu: cache.mtu, interface: ip.ifaces.get(usize::from(cache.iface.0))? })
 }
 
-/// Sends one segment with `payload` bytes, which `fill` writes; it says whether it had them, and if not, nothing leaves and this is false.
-/// `head` says the header, whose options are timestamps when it `is_stamped` and none otherwise. `is_v4` says
-/// the family of `key`. The caller has made the segment for this way's MTU.
+/// What one segment is, apart from its header's numbers and its bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct SegmentOut<'a> {
+    pub(crate) key: &'a FlowKey,
+    /// The family of `key`.
+    pub(crate) is_v4: bool,
+    /// The options are timestamps, and none otherwise.
+    pub(crate) is_stamped: bool,
+    /// Bytes of payload.
+    pub(crate) payload: usize,
+    pub(crate) tos: &'a u8,
+    pub(crate) ttl: &'a u8,
+}
+
+/// Sends one segment, whose payload `fill` writes; it says whether it had the bytes, and if not, nothing leaves and this is false. `head` says the header.
+/// The caller has made the segment for this way's MTU.
 ///
 /// # Errors
 /// As [`IpOut::begin`](super::IpOut::begin), and nothing has changed.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn send_segment<S: Sink>(
     sink: &mut S,
     counters: &mut Counters,
     way: Way<'_>,
-    key: &FlowKey,
-    (is_v4, is_stamped): (bool, bool),
-    payload: usize,
-    (tos, ttl): (&u8, &u8),
+    out: SegmentOut<'_>,
     head: impl FnOnce() -> Segment,
     fill: impl FnOnce(&mut [u8]) -> bool,
 ) -> Result<bool, OutError> {
+    let SegmentOut { key, is_v4, is_stamped, payload, tos, ttl } = out;
     let header_len = if is_stamped { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
     let l4_len = header_len + payload;
     let link_len = usize::from(way.interface.link_len);

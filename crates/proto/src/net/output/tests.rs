@@ -6,7 +6,7 @@ use std::vec::Vec;
 use clearway_pkt::Offloads;
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::segment::{quick_way, send_segment};
+use super::segment::{SegmentOut, quick_way, send_segment};
 use super::*;
 use crate::testing::*;
 use crate::{InterfaceSpec, Table};
@@ -232,21 +232,13 @@ fn send_quick(
 ) -> Result<bool, OutError> {
     let crate::Stack { counters, ip, .. } = &mut net.stack;
     let way = quick_way(ip, net.now, cache).expect("the cache is warm");
-    let kind = (key.local.is_v4(), seg.opts.ts.is_some());
-    send_segment(
-        &mut net.sink,
-        counters,
-        way,
-        key,
-        kind,
-        payload,
-        (&4, &63),
-        || *seg,
-        |room| {
-            room.fill(0x5a);
-            room.len() == payload
-        },
-    )
+    let (is_v4, is_stamped) = (key.local.is_v4(), seg.opts.ts.is_some());
+    let out = SegmentOut { key, is_v4, is_stamped, payload, tos: &4, ttl: &63 };
+    let fill = |room: &mut [u8]| {
+        room.fill(0x5a);
+        room.len() == payload
+    };
+    send_segment(&mut net.sink, counters, way, out, || *seg, fill)
 }
 
 #[test]

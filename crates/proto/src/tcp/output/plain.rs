@@ -8,7 +8,7 @@ use clearway_wire::{Flags, Segment, Seq};
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::net::output::segment::{Way, quick_way, send_segment};
+use crate::net::output::segment::{SegmentOut, Way, quick_way, send_segment};
 use crate::net::output::{IpOut, OutError};
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::Pools;
@@ -106,9 +106,10 @@ fn leave<E: Env, S: Sink>(
             opts: TcpOptions { ts: is_stamped.then(|| (stamp(now, c.ts_offset), c.ts_recent)), ..TcpOptions::NONE },
         }
     };
-    let service = (&c.settings.tos, &c.settings.ttl);
+    let (tos, ttl, payload) = (&c.settings.tos, &c.settings.ttl, span.len() as usize);
+    let out = SegmentOut { key: &c.key, is_v4, is_stamped, payload, tos, ttl };
     let fill = |room: &mut [u8]| tx.peek(queue, at, room) == room.len();
-    if !send_segment(sink, counters, way, &c.key, (is_v4, is_stamped), span.len() as usize, service, head, fill)? {
+    if !send_segment(sink, counters, way, out, head, fill)? {
         return Ok(false);
     }
     counters.tcp.segs_out += 1;
