@@ -35,10 +35,4 @@ impl<'b, B: Buf> Payload<'b, B> {
     pub(crate) fn take(self) -> Option<B> {
         self.burst.take_buf(self.at)
     }
-
-    /// The packet is of no more use.
-    #[inline(always)]
-    pub(crate) fn discard(self) {
-        self.burst.take_buf(self.at);
-    }
 }

@@ -57,14 +57,16 @@ impl<E: Env> Stack<E> {
     /// Looks at all timers that are due.
     pub fn expire(&mut self, now: Instant) {
         self.expire_links(now);
+        self.tcp.set_now(now);
         let (tcp, mut cx) = self.split();
-        tcp.expire(now, &mut cx);
+        tcp.expire(&mut cx);
     }
 
-    /// TCP, and what it needs of the rest.
+    /// TCP, and what it needs of the rest, at the last instant that it was told.
     pub(crate) fn split(&mut self) -> (&mut Tcp<E>, Cx<'_>) {
         let Stack { config, counters, ip, replies, tcp, .. } = self;
-        (tcp, Cx { config, counters, replies, ip })
+        let now = tcp.now();
+        (tcp, Cx { now, config, counters, replies, ip })
     }
 
     /// When [`Stack::expire`] must be called next; [`Instant::NEVER`] when no timer runs. May be early, never late.
@@ -109,8 +111,9 @@ impl<E: Env> Stack<E> {
 
     /// Begins a connection (RFC 9293 3.10.1). [`crate::ConnEvents::CONNECTED`] tells of its success. Bytes may be sent into it before.
     pub fn connect(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+        self.tcp.set_now(now);
         let (tcp, mut cx) = self.split();
-        tcp.connect(now, &mut cx, spec, None)
+        tcp.connect(&mut cx, spec, None)
     }
 
     /// Gives a connection its owner's word, which comes with its events.

@@ -8,6 +8,7 @@ mod active;
 mod api;
 mod cc;
 mod conn;
+mod context;
 mod cookie;
 mod far;
 mod full;
@@ -42,12 +43,13 @@ mod wait;
 mod window;
 
 pub use api::{ConnectSpec, ListenSpec, Phase, TcpInfo};
+pub(crate) use context::{Arrival, Cx};
 pub use state::State;
 
 use clearway_base::{Handle, Instant, Line, List, Place, Rng, Slab, Wheel};
-use clearway_pkt::{Buf, RxMeta, Sink};
+use clearway_pkt::Sink;
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Flags, Segment, Seq};
+use clearway_wire::{Flags, SackBlocks, Segment, Seq};
 
 use crate::bind::Binds;
 use crate::config::Config;
@@ -58,21 +60,17 @@ use crate::flow::{FlowKey, FlowRef, Flows, Found, LifePhase, MAX_INDEX, Name};
 use crate::hash::AddrHash;
 use crate::ids::ConnId;
 use crate::net::icmp::IcmpError;
-use crate::net::ip::Ip;
 use crate::net::output::IpOut;
-use crate::net::replies::{Replies, ReplyTcp};
-use crate::payload::{BufferMaker, Payload};
+use crate::payload::Payload;
 use crate::ports::Ports;
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::ListenTable;
 
 use conn::{Conn, Marks};
+use context::{ConnCx, Pools};
 use half::Half;
 use isn::Secret;
-use reasm::Reasm;
-use sack::Scoreboard;
 use state::Cause;
-use trouble::Trouble;
 use wait::Wait;
 
 /// Timers that one call of expire looks at, at most, so that many due at once do not hold up the packets of the turn.
@@ -86,65 +84,6 @@ const BLOCKED_PER_TURN: u32 = 16;
 
 /// Connections that one emit serves at most: what has arrived meanwhile waits for it to end.
 const SERVED_PER_TURN: u32 = 2_048;
-
-/// What TCP needs of the rest of the stack while it takes a segment or a timer.
-pub(crate) struct Cx<'a> {
-    pub config: &'a Config,
-    pub counters: &'a mut Counters,
-    pub replies: &'a mut Replies,
-    pub ip: &'a mut Ip,
-}
-
-impl Cx<'_> {
-    /// Plans a segment without connection state.
-    fn reply(&mut self, key: &FlowKey, seg: Segment, tos: u8, ttl: u8) {
-        let seg = Segment { src_port: key.local_port, dst_port: key.remote_port, ..seg };
-        if !self.replies.tcp(ReplyTcp { key: *key, seg, tos, ttl }) {
-            self.counters.icmp.replies_lost += 1;
-        }
-    }
-
-    fn reply_plain(&mut self, key: &FlowKey, seg: Segment) {
-        let defaults = &self.config.tcp.defaults;
-        let (tos, ttl) = (defaults.tos, defaults.ttl);
-        self.reply(key, seg, tos, ttl);
-    }
-
-    /// The reset that answers `seg`, unless it is one itself (RFC 9293 3.10.7.1).
-    fn reset_for(&mut self, key: &FlowKey, seg: &Segment, len: u32) {
-        if seg.flags.rst() {
-            return;
-        }
-        let reset = if seg.flags.ack() {
-            Segment { seq: seg.ack, flags: Flags::RST, ..Segment::default() }
-        } else {
-            let ack = seg.seq + seg.seq_len(len as usize);
-            Segment { seq: Seq(0), ack, flags: Flags::RST | Flags::ACK, ..Segment::default() }
-        };
-        self.counters.tcp.resets_out += 1;
-        self.reply_plain(key, reset);
-    }
-
-    /// The largest TCP payload without options on the link towards a peer.
-    #[inline]
-    fn link_mss(&mut self, key: &FlowKey) -> u16 {
-        let (headers, least) = if key.remote.is_v6() { (60, 1280) } else { (40, 576) };
-        let mtu = self.ip.known_link_mtu(key).unwrap_or(least);
-        mtu.saturating_sub(headers).min(u32::from(u16::MAX)) as u16
-    }
-}
-
-/// What connections share: the stores, and the maps that are taken only while something is missing.
-pub(crate) struct Pools<E: Env> {
-    pub rx: E::Rx,
-    pub tx: E::Tx,
-    pub reasm: Slab<Reasm>,
-    pub boards: Slab<Scoreboard>,
-    pub troubles: Slab<Trouble>,
-    /// Makes buffers where one has to become several.
-    pub buffers: Option<BufferMaker<E::Buf>>,
-    pub rng: Rng,
-}
 
 /// All of TCP.
 pub(crate) struct Tcp<E: Env> {
@@ -221,6 +160,8 @@ impl<E: Env> Tcp<E> {
                 troubles: Slab::new(limits.connections.min(MAX_INDEX)),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
+                #[cfg(test)]
+                instances: context::Instances::All,
             },
             ready: Line::new(limits.connections.min(MAX_INDEX)),
             news: Line::new(limits.connections.min(MAX_INDEX)),
@@ -280,25 +221,34 @@ impl<E: Env> Tcp<E> {
 
     /// The place of the open connection at `flow`, if that is its `name` and `seg` with `len` bytes is what it expects.
     #[inline(always)]
-    pub(crate) fn plain(&self, flow: FlowRef, name: Name<'_>, seg: &Plain, len: u32) -> Option<u32> {
+    pub(crate) fn fast_path(&self, flow: FlowRef, name: Name<'_>, seg: &Plain, len: u32) -> Option<u32> {
         if !flow.is_open() {
+            return None;
+        }
+        #[cfg(test)]
+        if self.pools.instances > context::Instances::All {
             return None;
         }
         let c = self.open.by_index(flow.index())?;
         // What is established is not detached.
-        (open::is_plain(c, seg, len) && name.is(&c.key)).then_some(flow.index())
+        (open::is_fast_path(c, seg, len) && name.is(&c.key)).then_some(flow.index())
     }
 
-    /// Says what time it is, before [`Tcp::on_plain`].
+    /// The last instant that was told.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Says what time it is: before anything that takes a [`Cx`] of that time.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Takes a segment that [`Tcp::plain`] found a place for.
+    /// Takes a segment that [`Tcp::fast_path`] found a place for.
     #[inline(always)]
-    pub(crate) fn on_plain(
+    pub(crate) fn on_fast_path(
         &mut self,
-        now: Instant,
         cx: &mut Cx<'_>,
         index: u32,
         seg: &Plain,
@@ -306,103 +256,74 @@ impl<E: Env> Tcp<E> {
     ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
         cx.counters.tcp.segs_in += 1;
-        let result = open::on_plain(now, c, &mut self.pools, cx, seg, payload);
+        let work = &mut ConnCx { pools: &mut self.pools, stack: cx };
+        let result = open::on_expected::<E, true>(c, work, (seg, &SackBlocks::NONE), payload);
         if c.marks.any(UNSETTLED.with(Marks::ORPHAN).with(Marks::PENDING)) {
-            self.settle_received(now, cx, index);
+            self.settle_received(cx.config, cx.counters, index);
         } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
             self.join_after_all(index);
         }
         result
     }
 
-    /// Takes a segment. `found` is what [`Tcp::lookup`] said. `buf` holds the payload.
+    /// Takes a segment.
     #[cold]
     #[inline(never)]
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn on_segment(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        key: &FlowKey,
-        found: Found,
-        seg: &Segment,
-        meta: &RxMeta,
-        buf: E::Buf,
-    ) -> Result<(), Drop> {
-        self.now = now;
+    pub(crate) fn on_segment(&mut self, cx: &mut Cx<'_>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
         cx.counters.tcp.segs_in += 1;
-        if found.at.is_open() && self.is_at(found.at, key) {
-            return self.deliver(now, cx, (found.at.index(), found.hash), seg, meta, buf);
+        let at = arrival.found.at;
+        if at.is_open() && self.is_at(at, arrival.key) {
+            return self.deliver(cx, at.index(), arrival);
         }
-        self.on_other_segment(now, cx, key, found, seg, meta, buf)
+        self.on_other_segment(cx, arrival)
     }
 
     /// A segment that is not for an open connection, or whose flow was not where it seemed to be.
     #[cold]
     #[inline(never)]
-    #[allow(clippy::too_many_arguments)]
-    fn on_other_segment(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        key: &FlowKey,
-        found: Found,
-        seg: &Segment,
-        meta: &RxMeta,
-        buf: E::Buf,
-    ) -> Result<(), Drop> {
+    fn on_other_segment(&mut self, cx: &mut Cx<'_>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+        let (key, found) = (arrival.key, arrival.found);
         let at = match found.at {
             at if at != FlowRef::NONE && self.is_at(at, key) => Some(at),
             _ => self.flows.find(found.hash, |at| self.is_at(at, key)),
         };
         match at {
-            Some(at) if at.phase() == LifePhase::Open => {
-                self.deliver(now, cx, (at.index(), found.hash), seg, meta, buf)
-            }
-            Some(at) if at.phase() == LifePhase::Half => {
-                self.on_half(now, cx, at.index(), (key, found.hash), seg, meta, buf)
-            }
-            Some(at) => self.on_wait(now, cx, at.index(), (key, found.hash), seg, buf.bytes().len() as u32),
-            None => self.on_unknown(now, cx, (key, found.hash), seg, meta, buf),
+            Some(at) if at.phase() == LifePhase::Open => self.deliver(cx, at.index(), arrival),
+            Some(at) if at.phase() == LifePhase::Half => self.on_half(cx, at.index(), arrival),
+            Some(at) => self.on_wait(cx, at.index(), arrival),
+            None => self.on_unknown(cx, arrival),
         }
     }
 
-    /// Gives a segment to the open connection at `index`, whose flow has `hash`.
+    /// Gives a segment to the open connection at `index`.
     #[inline]
-    fn deliver(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        (index, hash): (u32, u64),
-        seg: &Segment,
-        meta: &RxMeta,
-        buf: E::Buf,
-    ) -> Result<(), Drop> {
+    fn deliver(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else {
             return Err(Drop::TcpPortClosed);
         };
-        let result = open::on_segment(now, c, &mut self.pools, cx, seg, meta, buf);
+        let hash = arrival.found.hash;
+        let result = open::on_segment(c, &mut ConnCx { pools: &mut self.pools, stack: cx }, arrival);
         let is_over = c.marks.any(Marks::GONE.with(Marks::TO_WAIT));
         if c.marks.has(Marks::TO_WAIT) {
-            self.last_ack(now, cx, index);
+            self.last_ack(cx, index);
         }
         if is_over {
-            self.leave(now, cx.config, cx.counters, index, Some(hash));
+            self.leave(cx.config, cx.counters, index, Some(hash));
         } else {
             self.note_borrower(index);
-            self.settle_here(now, cx.config, cx.counters, index);
+            self.settle_here(cx.config, cx.counters, index);
         }
         result
     }
 
     /// The ACK of the peer's FIN, from a connection whose record is about to shrink.
     #[cold]
-    fn last_ack(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    fn last_ack(&mut self, cx: &mut Cx<'_>, index: u32) {
         let Some(c) = self.open.by_index(index) else { return };
         if !c.marks.has(Marks::ACK_NOW) {
             return;
         }
-        let ts = c.marks.has(Marks::TS).then(|| (c.stamp(now), c.ts_recent));
+        let ts = c.marks.has(Marks::TS).then(|| (c.stamp(cx.now), c.ts_recent));
         let seg = Segment {
             seq: c.snd.nxt,
             ack: c.rcv.nxt,
@@ -412,42 +333,43 @@ impl<E: Env> Tcp<E> {
             ..Segment::default()
         };
         let (key, tos, ttl) = (c.key, c.settings.tos, c.settings.ttl);
-        cx.reply(&key, seg, tos, ttl);
+        cx.reply(&key, seg, (tos, ttl));
         cx.counters.tcp.segs_out += 1;
     }
 
     /// Puts the connection on the lists that its marks ask for, and ends it when they say so.
     #[cold]
     #[inline(never)]
-    fn settle(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
-        self.settle_here(now, config, counters, index);
+    fn settle(&mut self, config: &Config, counters: &mut Counters, index: u32) {
+        self.settle_here(config, counters, index);
     }
 
     /// As [`Tcp::settle`], after a segment was taken. The ACK that may wait leaves with the answer, most times, and that in the same turn. When the wheel lies far
     /// away it is only told after that turn, if the ACK still waits then ([`Conn::rearm_delack`]).
     #[cold]
     #[inline(never)]
-    fn settle_received(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    fn settle_received(&mut self, config: &Config, counters: &mut Counters, index: u32) {
         if self.is_far()
             && let Some(c) = self.open.by_index_mut(index)
-            && c.waits_only_to_ack(now)
+            && c.waits_only_to_ack(self.now)
         {
             c.marks.clear(Marks::REARM);
             c.wants_turn();
         }
         self.note_borrower(index);
-        self.settle_here(now, cx.config, cx.counters, index);
+        self.settle_here(config, counters, index);
     }
 
     /// [`Tcp::settle`], without a call: for where every segment passes.
     #[inline(always)]
-    fn settle_here(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+    fn settle_here(&mut self, config: &Config, counters: &mut Counters, index: u32) {
+        let now = self.now;
         let Some(c) = self.open.by_index_mut(index) else { return };
         if c.is_settled() {
             return;
         }
         if c.marks.any(Marks::GONE.with(Marks::TO_WAIT)) {
-            return self.leave(now, config, counters, index, None);
+            return self.leave(config, counters, index, None);
         }
         debug_assert!(!c.marks.has(Marks::DETACHED) || !c.marks.has(Marks::EMIT));
         if c.marks.has(Marks::REARM) {
@@ -485,14 +407,14 @@ impl<E: Env> Tcp<E> {
 
     /// The connection is over: its flow ends or moves on, and the record goes unless its owner still holds it. `hash` is that of its flow, for who has it.
     #[cold]
-    fn leave(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32, hash: Option<u64>) {
+    fn leave(&mut self, config: &Config, counters: &mut Counters, index: u32, hash: Option<u64>) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if !c.marks.has(Marks::DETACHED) {
             c.marks.set(Marks::DETACHED);
             let to_wait = c.marks.has(Marks::TO_WAIT);
             let (hash, port) = (hash.unwrap_or_else(|| self.flows.hash(&c.key)), c.key.local_port);
             if to_wait {
-                self.enter_wait(now, config, counters, index, hash);
+                self.enter_wait(config, counters, (index, hash));
             } else {
                 self.flows.remove(hash, FlowRef::new(LifePhase::Open, index), port);
             }
@@ -586,12 +508,12 @@ impl<E: Env> Tcp<E> {
             cx.reply_plain(&key, reset);
         }
         c.end();
-        self.leave(self.now, cx.config, cx.counters, index, None);
+        self.leave(cx.config, cx.counters, index, None);
     }
 
     /// Looks at the timers that are due.
-    pub(crate) fn expire(&mut self, now: Instant, cx: &mut Cx<'_>) {
-        self.now = now;
+    pub(crate) fn expire(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
         let mut work = TIMERS_PER_TURN;
         let mut due = [0; far::AHEAD as usize];
         loop {
@@ -603,30 +525,30 @@ impl<E: Env> Tcp<E> {
                 n += 1;
             }
             for &index in &due[..n] {
-                self.on_timer(now, cx, index);
+                self.on_timer(cx, index);
             }
             if n < due.len() {
                 break;
             }
         }
         while let Some(index) = self.half_wheel.next_expired_within(now, &mut work) {
-            self.on_half_timeout(now, cx, index);
+            self.on_half_timeout(cx, index);
         }
         self.expire_waits(now, TIMERS_PER_TURN as u32);
         if self.next_look() <= now {
-            self.look_at_borrowers(now, cx);
+            self.look_at_borrowers(cx);
         }
     }
 
-    fn on_timer(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    fn on_timer(&mut self, cx: &mut Cx<'_>, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         c.marks.clear(Marks::WATCHED);
-        timers::on_time(now, c, &mut self.pools, cx);
+        timers::on_time(c, &mut ConnCx { pools: &mut self.pools, stack: cx });
         c.marks.set(Marks::REARM);
         if self.is_short() {
             self.borrowed(index);
         }
-        self.settle(now, cx.config, cx.counters, index);
+        self.settle(cx.config, cx.counters, index);
     }
 
     /// When expire is to be called next.
@@ -675,15 +597,16 @@ impl<E: Env> Tcp<E> {
             let Some(index) = self.ready.serve() else { break };
             let Some(c) = self.open.by_index_mut(index) else { continue };
             c.ready = Place::OFF;
-            let turn = output::emit_conn(now, c, &mut self.pools, config, out);
+            let turn = output::emit_conn(c, output::EmitCx { now, pools: &mut self.pools, config, out });
             if turn == output::Turn::Done && c.is_settled() {
                 continue;
             }
             if turn == output::Turn::Full && out.is_full() {
-                self.waits_on(now, config, out.counters, index);
+                self.waits_on(config, out.counters, index);
                 break;
             }
-            self.after_turn(now, config, out.counters, index, turn, &mut blocked);
+            blocked += u32::from(turn != output::Turn::Done);
+            self.after_turn(config, out.counters, index, turn);
             if blocked >= BLOCKED_PER_TURN {
                 break;
             }
@@ -694,32 +617,23 @@ impl<E: Env> Tcp<E> {
     /// A connection had a turn, and the devices take nothing more: it is the first in the next one.
     #[cold]
     #[inline(never)]
-    fn waits_on(&mut self, now: Instant, config: &Config, counters: &mut Counters, index: u32) {
+    fn waits_on(&mut self, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         c.marks.set(Marks::EMIT);
         self.ready.unserve(index, &mut c.ready);
-        self.settle_here(now, config, counters, index);
+        self.settle_here(config, counters, index);
         self.was_full = true;
     }
 
     /// A connection had a turn, and there is more to be done about it.
     #[cold]
     #[inline(never)]
-    fn after_turn(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        counters: &mut Counters,
-        index: u32,
-        turn: output::Turn,
-        blocked: &mut u32,
-    ) {
+    fn after_turn(&mut self, config: &Config, counters: &mut Counters, index: u32, turn: output::Turn) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if turn != output::Turn::Done {
             c.marks.set(Marks::EMIT);
         }
-        self.settle_here(now, config, counters, index);
-        *blocked += u32::from(turn != output::Turn::Done);
+        self.settle_here(config, counters, index);
     }
 
     /// The next event: listeners first, because those who wait there have no owner yet.
@@ -742,13 +656,11 @@ impl<E: Env> Tcp<E> {
     /// An ICMP error that quotes a segment of ours with the sequence number `quoted` (RFC 5927 4.1: it must be one that is out).
     pub(crate) fn on_icmp_error(
         &mut self,
-        now: Instant,
         cx: &mut Cx<'_>,
         key: &FlowKey,
         quoted: Seq,
         err: IcmpError,
     ) -> Result<(), Drop> {
-        self.now = now;
         let Some(at) = self.find(key) else {
             return Err(Drop::IcmpUnmatched);
         };
@@ -788,7 +700,7 @@ impl<E: Env> Tcp<E> {
                 _ => c.soft_error = Some(why),
             },
         }
-        self.settle(now, cx.config, cx.counters, at.index());
+        self.settle(cx.config, cx.counters, at.index());
         Ok(())
     }
 }

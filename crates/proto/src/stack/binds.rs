@@ -75,8 +75,9 @@ impl<E: Env> Stack<E> {
             local.addr = Addr::ANY_V4;
         }
         let spec = ConnectSpec { table: bound.table, local: Some(local), ..spec };
+        self.tcp.set_now(now);
         let (tcp, mut cx) = self.split();
-        tcp.connect(now, &mut cx, spec, Some(bind))
+        tcp.connect(&mut cx, spec, Some(bind))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::counters::Drop;
 use crate::flow::{FlowRef, Found, Name};
 use crate::payload::{BufferMaker, Payload};
 use crate::store::Env;
-use crate::tcp::Cx;
+use crate::tcp::{Arrival, Cx};
 
 impl<E: Env> Stack<E> {
     /// Takes the packets of a burst in. What they ask for is only marked: `emit` sends.
@@ -181,10 +181,10 @@ impl<E: Env> Stack<E> {
             Class::TcpV4 => Name::V4(&look.v4),
             _ => Name::Any(&look.key),
         };
-        let index = tcp_side.plain(look.flow, name, seg, len)?;
+        let index = tcp_side.fast_path(look.flow, name, seg, len)?;
         let payload = Payload::new(burst, *at, look.start + u32::from(seg.header_len), len);
-        let mut cx = Cx { config, counters, replies, ip };
-        Some(tcp_side.on_plain(now, &mut cx, index, seg, payload))
+        let mut cx = Cx { now, config, counters, replies, ip };
+        Some(tcp_side.on_fast_path(&mut cx, index, seg, payload))
     }
 
     /// Delivers the packet whose turn it is, unless that was tried already with this `result`.
@@ -233,9 +233,9 @@ impl<E: Env> Stack<E> {
                 return Ok(());
             }
         }
-        let mut cx = Cx { config, counters, replies, ip };
+        let mut cx = Cx { now, config, counters, replies, ip };
         buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        tcp_side.on_segment(now, &mut cx, &key, found, &seg, meta, buf)
+        tcp_side.on_segment(&mut cx, Arrival { key: &key, found, seg: &seg, meta, payload: buf })
     }
 }
 

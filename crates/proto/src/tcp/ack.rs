@@ -2,13 +2,13 @@
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Segment, Seq};
+use clearway_wire::{SackBlocks, Seq};
 
 use super::conn::{Conn, Marks};
+use super::context::{ConnCx, Cx, Pools};
 use super::loss::{DupTest, is_duplicate};
 use super::recovery::{Phase, Signal};
 use super::sack::{self, SackUpdate, Scoreboard};
-use super::{Cx, Pools};
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
 
@@ -38,66 +38,55 @@ pub(crate) struct AckInfo {
 /// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
 const LONGEST_ECHO_MS: u32 = 10 * 60 * 1000;
 
-/// What [`digest`] comes down to for a segment that `open::is_plain`.
+/// What an arriving segment says about what we sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Said<'a> {
+    pub seg: &'a Plain,
+    /// Its payload bytes.
+    pub len: u32,
+    pub sack: &'a SackBlocks,
+}
+
+/// Takes the acceptable ACK of a segment (RFC 9293 3.10.7.4, step 5). Where the caller knows that nothing is lost, that there are no SACK blocks and that the ACK is
+/// none from before SND.UNA, the instance with `LOSSLESS` asks nothing about it.
 #[inline(always)]
-pub(crate) fn digest_plain<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &Cx<'_>, seg: &Plain) {
+pub(crate) fn digest<E: Env, const LOSSLESS: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
+    let Said { seg, len, sack } = said;
     let wnd = u32::from(seg.wnd) << c.snd.shift;
-    let has_news = seg.ack != c.snd.una;
-    let sets_window = has_news || c.snd.is_newer(seg.seq, seg.ack);
-    if has_news {
-        digest_progress(now, c, p, cx, seg.ack);
+    let is_una = seg.ack == c.snd.una;
+    let moves = if LOSSLESS { !is_una } else { seg.ack.gt(c.snd.una) };
+    // An ACK of new data sets the window even when its segment is an older one that was sent again: SND.WND is counted from
+    // SND.UNA, and left as it was it would promise more than the peer ever did.
+    let sets_window = moves || (is_una && c.snd.is_newer(seg.seq, seg.ack));
+    if LOSSLESS {
+        if moves {
+            digest_progress(c, cx, seg.ack);
+        }
+    } else if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && sack.is_empty()) {
+        // Else data flows towards us and nothing of ours is on its way: only the window can be news.
+        digest_news(c, cx, said);
     }
     if sets_window {
         if wnd > c.snd.wnd {
-            take_window(now, c, p, wnd);
+            window_opens(c, cx.now, cx.pools);
         }
         c.set_window(wnd, seg.seq, seg.ack);
     }
 }
 
-/// Takes the acceptable ACK of `seg`, which carries `len` payload bytes (RFC 9293 3.10.7.4, step 5).
-#[inline]
-pub(crate) fn digest<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    len: u32,
-) {
-    let wnd = u32::from(seg.wnd) << c.snd.shift;
-    let is_una = seg.ack == c.snd.una;
-    // An ACK of new data sets the window even when its segment is an older one that was sent again: SND.WND is counted from
-    // SND.UNA, and left as it was it would promise more than the peer ever did.
-    let sets_window = seg.ack.gt(c.snd.una) || (is_una && c.snd.is_newer(seg.seq, seg.ack));
-    // Data flows towards us and nothing of ours is on its way: only the window can be news.
-    if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && seg.opts.sack.is_empty()) {
-        let window_changed = wnd != c.snd.wnd;
-        let occupies = len > 0 || seg.flags.fin();
-        digest_news(now, c, p, cx, seg, occupies, window_changed);
-    }
-    if sets_window {
-        if wnd != c.snd.wnd {
-            take_window(now, c, p, wnd);
-        }
-        c.set_window(wnd, seg.seq, seg.ack);
-    }
-}
-
-/// The window changes to `wnd`.
+/// The peer's window grows.
 #[cold]
 #[inline(never)]
-fn take_window<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, wnd: u32) {
-    let more = wnd > c.snd.wnd;
-    if more && c.marks.has(Marks::PERSIST) {
-        // The window opened: what waited for it leaves, and if that is still not much, the wait begins anew.
+fn window_opens<E: Env>(c: &mut Conn<E>, now: Instant, p: &Pools<E>) {
+    if c.marks.has(Marks::PERSIST) {
+        // What waited for it leaves, and if that is still not much, the wait begins anew.
         c.marks.clear(Marks::PERSIST);
         c.times.rto = Instant::NEVER;
         c.progress(now, c.outstanding() > 0);
         c.rtt.reset_backoff();
         c.tries = 0;
     }
-    if more && has_unsent(c, p) {
+    if has_unsent(c, p) {
         c.wants_turn();
     }
 }
@@ -109,18 +98,18 @@ pub(crate) fn has_unsent<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
 }
 
 /// Whether a SACK block lies within what we sent and is not acknowledged (RFC 2018 5).
-fn tells_news<E: Env>(c: &Conn<E>, seg: &Segment, una: Seq) -> bool {
-    seg.opts.sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt))
+fn tells_news<E: Env>(c: &Conn<E>, sack: &SackBlocks, una: Seq) -> bool {
+    sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt))
 }
 
 /// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
-fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Seq) -> SackUpdate {
+fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, sack: &SackBlocks, una: Seq) -> SackUpdate {
     if c.sack.is_none() {
         if !c.marks.has(Marks::SACK) {
             return SackUpdate::default();
         }
-        if !tells_news(c, seg, una) {
-            return SackUpdate { dsack: sack::only_duplicate(seg.opts.sack.as_slice(), una), ..SackUpdate::default() };
+        if !tells_news(c, sack, una) {
+            return SackUpdate { dsack: sack::only_duplicate(sack.as_slice(), una), ..SackUpdate::default() };
         }
         c.sack.take(&mut p.boards, Scoreboard::new());
     }
@@ -128,43 +117,36 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment, una: Se
         return SackUpdate::default();
     };
     let passed = if una == c.snd.una { 0 } else { board.advance(una) };
-    SackUpdate { passed, ..board.update(seg.opts.sack.as_slice(), una, c.snd.nxt) }
+    SackUpdate { passed, ..board.update(sack.as_slice(), una, c.snd.nxt) }
 }
 
 /// The part of an ACK that says something about what we sent.
 #[inline(always)]
-fn digest_news<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    occupies: bool,
-    window_changed: bool,
-) {
-    if seg.ack.gt(c.snd.una) && seg.opts.sack.is_empty() && c.sack.is_none() && c.recovery.is_calm() {
-        return digest_progress(now, c, p, cx, seg.ack);
+fn digest_news<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
+    if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.sack.is_none() && c.recovery.is_lossless() {
+        return digest_progress(c, cx, said.seg.ack);
     }
-    digest_signs(now, c, p, cx, seg, occupies, window_changed);
+    digest_signs(c, cx, said);
 }
 
 /// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what [`digest_signs`] comes down to then.
 #[inline(always)]
-fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &Cx<'_>, una: Seq) {
+fn digest_progress<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq) {
     let before = c.outstanding();
     let acked = una.since(c.snd.una);
     let cwnd_limited = c.cc.is_limited();
-    let sample = if c.marks.has(Marks::TIMING) { timed_round_trip(now, c, una, una, cwnd_limited) } else { None };
-    take_acked(now, c, p, acked, una);
+    let sample = if c.marks.has(Marks::TIMING) { timed_round_trip(cx.now, c, (una, una), cwnd_limited) } else { None };
+    take_acked(c, cx, acked, una);
     if let Some(sample) = sample {
         c.rtt.on_sample(sample, before, c.mss);
     }
     if cwnd_limited {
-        grow(now, c, acked, before, sample);
+        grow(c, cx.now, (acked, before), sample);
     } else {
         c.cc.pause();
     }
-    rearm(now, c, cx, Signal::Nothing);
+    rearm(c, cx, Signal::Nothing);
+    let p = &cx.pools;
     let has_more =
         if c.marks.has(Marks::SHUT) { has_unsent(c, p) } else { p.tx.len(&c.tx) > c.snd.nxt.since(c.snd.una) };
     if has_more {
@@ -175,7 +157,7 @@ fn digest_progress<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: 
 /// The congestion window was in use, and `acked` of the `before` bytes in flight have arrived.
 #[cold]
 #[inline(never)]
-fn grow<E: Env>(now: Instant, c: &mut Conn<E>, acked: u32, before: u32, rtt_sample: Option<Duration>) {
+fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_sample: Option<Duration>) {
     let info = AckInfo {
         now,
         acked,
@@ -193,46 +175,39 @@ fn grow<E: Env>(now: Instant, c: &mut Conn<E>, acked: u32, before: u32, rtt_samp
 /// An ACK that tells of losses, or may.
 #[cold]
 #[inline(never)]
-fn digest_signs<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    occupies: bool,
-    window_changed: bool,
-) {
+fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
+    let seg = said.seg;
     let before = c.outstanding();
     let acked = if seg.ack.gt(c.snd.una) { seg.ack.since(c.snd.una) } else { 0 };
     let una = c.snd.una.max(seg.ack);
-    let sack = digest_sack(c, p, seg, una);
+    let sack = digest_sack(c, cx.pools, said.sack, una);
     if sack.reneged {
         cx.counters.tcp.sack_reneged += 1;
     }
     if sack.dsack.is_some() {
-        c.suffer(p, |t| t.dsack_dups += 1);
+        c.suffer(cx.pools, |t| t.dsack_dups += 1);
     }
     let dup = is_duplicate(&DupTest {
         outstanding: before > 0,
-        occupies,
+        occupies: said.len > 0 || seg.flags.fin(),
         ack_is_una: seg.ack == c.snd.una,
-        window_changed,
+        window_changed: u32::from(seg.wnd) << c.snd.shift != c.snd.wnd,
         // News that found no free scoreboard are counted as if there were no SACK; blocks that tell none are no duplicates.
-        sack: c.marks.has(Marks::SACK) && !(c.sack.is_none() && tells_news(c, seg, una)),
+        sack: c.marks.has(Marks::SACK) && !(c.sack.is_none() && tells_news(c, said.sack, una)),
         newly_sacked: sack.newly,
     });
     if acked == 0 && !dup {
         return;
     }
     let cwnd_limited = c.cc.is_limited();
-    let held = c.sack.get(&p.boards).map_or(0, Scoreboard::bytes);
-    let rtt_sample = if acked > 0 { round_trip(now, c, seg, cwnd_limited, held) } else { None };
+    let held = c.sack.get(&cx.pools.boards).map_or(0, Scoreboard::bytes);
+    let rtt_sample = if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
     if sack.passed > 0 && c.recovery.phase() == Phase::Open {
         // What was missing came after all, though nothing was sent again.
-        c.suffer(p, |t| t.reord_seen += 1);
+        c.suffer(cx.pools, |t| t.reord_seen += 1);
     }
     let info = AckInfo {
-        now,
+        now: cx.now,
         acked,
         dup,
         rtt_sample,
@@ -243,32 +218,32 @@ fn digest_signs<E: Env>(
         nxt: c.snd.nxt,
     };
     if acked > 0 {
-        take_acked(now, c, p, acked, una);
+        take_acked(c, cx, acked, una);
     }
     if let Some(sample) = info.rtt_sample {
         c.rtt.on_sample(sample, info.flight_before, c.mss);
     }
-    let signal = recover(c, p, cx, &info);
+    let signal = recover(c, cx, &info);
     if acked > 0 {
-        rearm(now, c, cx, signal);
+        rearm(c, cx, signal);
     } else if matches!(signal, Signal::Enter { .. }) {
         // The first lost segment leaves now, and its copy deserves a whole timeout of its own.
-        c.set_rto(now + c.rtt.rto(&cx.config.tcp));
+        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
     }
     // Whether anything may leave now is for emit to find out; it is asked only when there is something.
-    if c.recovery.phase() != Phase::Open || has_unsent(c, p) {
+    if c.recovery.phase() != Phase::Open || has_unsent(c, cx.pools) {
         c.wants_turn();
     }
 }
 
 /// SND.UNA moves; the bytes below it are given back.
 #[inline(always)]
-fn take_acked<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
+fn take_acked<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, acked: u32, una: Seq) {
     const SPECIAL: Marks = Marks::SHUT.with(Marks::SEND_URGENT).with(Marks::WANT_ROOM).with(Marks::SNDBUF_LIMITED);
     if c.marks.any(SPECIAL) {
-        return take_acked_of_special(now, c, p, acked, una);
+        return take_acked_of_special(c, cx.now, cx.pools, una);
     }
-    p.tx.consume(&mut c.tx, acked);
+    cx.pools.tx.consume(&mut c.tx, acked);
     una_moves(c, una);
 }
 
@@ -291,14 +266,15 @@ const LAP_SHIFT: u32 = 29;
 fn una_laps<E: Env>(c: &mut Conn<E>, una: Seq) {
     c.una_wraps = c.una_wraps.wrapping_add(u16::from(una.0 < c.snd.una.0));
     c.snd_ahead.small = c.snd_ahead.small.max(una);
-    if c.recovery.is_calm() {
+    if c.recovery.is_lossless() {
         c.recovery.keep_close(una);
     }
 }
 
 /// As [`take_acked`], for a connection that is being closed, or whose owner waits for room, or that has urgent data to send.
 #[inline(never)]
-fn take_acked_of_special<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, acked: u32, una: Seq) {
+fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>, una: Seq) {
+    let acked = una.since(c.snd.una);
     let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
     una_moves(c, una);
@@ -317,14 +293,14 @@ fn take_acked_of_special<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>
 }
 
 /// Loss recovery and congestion control hear of it.
-fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &AckInfo) -> Signal {
-    let board = c.sack.get(&p.boards);
+fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -> Signal {
+    let board = c.sack.get(&cx.pools.boards);
     let was_frozen = c.recovery.is_frozen();
     let signal = c.recovery.on_ack(info, board, u32::from(c.mss));
     match signal {
         Signal::Enter { flight } => {
             c.cc.on_loss(flight);
-            cx.counters.tcp.fast_recoveries += 1;
+            cx.stack.counters.tcp.fast_recoveries += 1;
             c.wants_turn();
         }
         Signal::Left => c.cc.on_recovered(info.flight),
@@ -334,22 +310,22 @@ fn recover<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, info: &Ac
         c.cc.on_ack(info, &c.rtt);
     }
     if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
-        c.sack.give_back(&mut p.boards);
+        c.sack.give_back(&mut cx.pools.boards);
     }
     signal
 }
 
 /// The retransmission timer after new data was acknowledged (RFC 6298 5.2 and 5.3; RFC 6582 4 for partial ACKs).
 #[inline(always)]
-fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
+fn rearm<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     if c.outstanding() == 0 {
         c.times.rto = Instant::NEVER;
-        c.progress(now, false);
+        c.progress(cx.now, false);
         return;
     }
-    c.progress(now, true);
+    c.progress(cx.now, true);
     if signal != (Signal::Partial { first: false }) {
-        c.set_rto(now + c.rtt.rto(&cx.config.tcp));
+        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
     }
 }
 
@@ -358,9 +334,14 @@ fn rearm<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
 ///
 /// The same segment measures how fast data arrives; `held` bytes beyond the ACK have arrived too.
 #[inline(always)]
-fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment, cwnd_limited: bool, held: u32) -> Option<Duration> {
+fn round_trip<E: Env>(
+    now: Instant,
+    c: &mut Conn<E>,
+    (seg, held): (&Plain, u32),
+    cwnd_limited: bool,
+) -> Option<Duration> {
     if c.marks.has(Marks::TIMING) {
-        return timed_round_trip(now, c, seg.ack + held, seg.ack, cwnd_limited);
+        return timed_round_trip(now, c, (seg.ack + held, seg.ack), cwnd_limited);
     }
     if c.recovery.phase() == Phase::Open { None } else { echo_age(now, c, seg) }
 }
@@ -370,8 +351,7 @@ fn round_trip<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Segment, cwnd_limited
 fn timed_round_trip<E: Env>(
     now: Instant,
     c: &mut Conn<E>,
-    arrived: Seq,
-    ack: Seq,
+    (arrived, ack): (Seq, Seq),
     cwnd_limited: bool,
 ) -> Option<Duration> {
     if c.timed_seq.gt(ack) {
@@ -385,8 +365,8 @@ fn timed_round_trip<E: Env>(
 }
 
 /// How long ago the timestamp left that `seg` echoes.
-pub(crate) fn echo_age<E: Env>(now: Instant, c: &Conn<E>, seg: &Segment) -> Option<Duration> {
-    let (_, echo) = seg.opts.ts.filter(|_| c.marks.has(Marks::TS))?;
+pub(crate) fn echo_age<E: Env>(now: Instant, c: &Conn<E>, seg: &Plain) -> Option<Duration> {
+    let (_, echo) = seg.ts.filter(|_| c.marks.has(Marks::TS))?;
     let ms = c.stamp(now).wrapping_sub(echo);
     (ms <= LONGEST_ECHO_MS).then(|| Duration::from_millis(u64::from(ms.max(1))))
 }

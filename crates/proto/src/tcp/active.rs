@@ -1,15 +1,15 @@
 //! The handshake that we began: SYN-SENT (RFC 9293 3.10.7.3), and what holds once our SYN is acknowledged.
 
 use clearway_base::Instant;
-use clearway_pkt::RxMeta;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::cc::Cc;
 use super::conn::{Conn, Marks, Ms};
+use super::context::{Arrival, ConnCx, Cx};
 use super::options::{self, Offered};
 use super::recovery::Recovery;
 use super::state::Cause;
-use super::{Cx, Pools, ack, open};
+use super::{ack, open};
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -20,19 +20,15 @@ pub(super) const QUICK_ACKS: u8 = 16;
 
 /// A segment in SYN-SENT.
 pub(crate) fn on_segment<E: Env>(
-    now: Instant,
     c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    meta: &RxMeta,
-    buf: E::Buf,
+    cx: &mut ConnCx<'_, '_, E>,
+    arrival: Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
-    let len = clearway_pkt::Buf::bytes(&buf).len() as u32;
+    let (seg, len) = (arrival.seg, arrival.len());
     // First: the ACK.
     let acks_syn = seg.flags.ack() && seg.ack.gt(c.iss) && seg.ack.le(c.snd.nxt);
     if seg.flags.ack() && !acks_syn {
-        cx.reset_for(&c.key, seg, len);
+        cx.stack.reset_for(&c.key, seg, len);
         return Err(Drop::TcpBadAck);
     }
     // Second: the reset. One that acknowledges nothing may come from anybody.
@@ -49,14 +45,14 @@ pub(crate) fn on_segment<E: Env>(
     if !seg.flags.syn() {
         return Err(Drop::TcpBadFlags);
     }
-    take_syn(now, c, cx, seg);
+    take_syn(c, cx, seg);
     if acks_syn {
         // The window of a SYN-ACK is never scaled (RFC 7323 2.2).
         c.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
-        established(now, c, p, cx);
+        established(c, cx);
         if c.marks.has(Marks::SYN_AGAIN) {
             // Which of the SYNs was answered, only the echo can tell (RFC 7323 4.1).
-            if let Some(sample) = ack::echo_age(now, c, seg) {
+            if let Some(sample) = ack::echo_age(cx.now, c, &seg.plain()) {
                 c.rtt.on_sample(sample, 1, c.mss);
             }
         }
@@ -65,7 +61,7 @@ pub(crate) fn on_segment<E: Env>(
         c.ack_now();
         // Data and FIN that came with the SYN-ACK are taken like any others; they stand one behind it.
         let after = Segment { seq: seg.seq + 1, flags: seg.flags.without(Flags::SYN), ..*seg };
-        return open::step_7_and_8(now, c, p, cx, &after, meta, buf, len);
+        return open::step_7_and_8(c, cx, Arrival { seg: &after, ..arrival });
     }
     // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our answer is SYN and ACK.
     // What else is in the segment is not taken; its sender repeats it once it is established.
@@ -77,14 +73,14 @@ pub(crate) fn on_segment<E: Env>(
 }
 
 /// The peer's SYN: its number, and what both ends now agree on.
-fn take_syn<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
+fn take_syn<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
     c.irs = seg.seq;
     c.rcv.nxt = seg.seq + 1;
     c.rcv.acked = c.rcv.nxt;
     c.rcv.wraps = 0;
     // While the SYN was out, the edge held the length of the window that it offered: there was nothing to count it from.
     c.rcv.edge = c.rcv.nxt + c.rcv.edge.0;
-    c.heard = Ms::of(now);
+    c.heard = Ms::of(cx.now);
     let link_mss = c.our_mss;
     let agreed = options::agree(
         &cx.config.tcp,
@@ -93,7 +89,7 @@ fn take_syn<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
         link_mss,
         c.settings.max_segment,
     );
-    c.apply(&agreed, seg.opts.ts.map_or(0, |(val, _)| val), now);
+    c.apply(&agreed, seg.opts.ts.map_or(0, |(val, _)| val), cx.now);
 }
 
 impl<E: Env> Conn<E> {
@@ -112,13 +108,13 @@ impl<E: Env> Conn<E> {
 }
 
 /// Our SYN is acknowledged: sending begins.
-pub(crate) fn established<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, cx: &mut Cx<'_>) {
+pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     let again = c.marks.has(Marks::SYN_AGAIN);
     if again {
         // RFC 6298 5.7, and RFC 5681 3.1: after a lost SYN the first window is one segment.
         c.rtt.on_syn_timed_out();
     } else if c.marks.has(Marks::TIMING) {
-        c.rtt.on_sample(now.since(c.times.timed), 1, c.mss);
+        c.rtt.on_sample(cx.now.since(c.times.timed), 1, c.mss);
     }
     c.marks.clear(Marks::TIMING.with(Marks::SYN_DUE));
     c.rtt.reset_backoff();
@@ -129,12 +125,12 @@ pub(crate) fn established<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, c
     c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
     c.quick = QUICK_ACKS;
     c.times.rto = Instant::NEVER;
-    c.progress(now, false);
+    c.progress(cx.now, false);
     c.soft_error = None;
     if let Some(keepalive) = c.settings.keepalive() {
-        c.set_life(now + keepalive.idle);
+        c.set_life(cx.now + keepalive.idle);
     }
-    if ack::has_unsent(c, p) {
+    if ack::has_unsent(c, cx.pools) {
         c.wants_turn();
     }
 }

@@ -148,7 +148,7 @@ impl core::fmt::Debug for Marks {
 }
 
 /// Deadlines and the times that they are reckoned from. The wheel knows one instant for each connection: the earliest, or one before it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// Retransmission, or the persist timer when [`Marks::PERSIST`] is set.
     pub rto: Instant,
@@ -298,6 +298,19 @@ pub(crate) struct Conn<E: Env> {
     pub our_mss: u16,
 }
 
+/// Where its received and its written bytes wait.
+pub(crate) type Queues<E> = (<<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, <<E as Env>::Tx as TxStore>::Queue);
+
+/// What a connection begins with, whoever began it.
+pub(crate) struct Start {
+    pub key: FlowKey,
+    pub token: u64,
+    pub options: ConnOptions,
+    pub iss: Seq,
+    /// As [`Conn::ts_offset`].
+    pub ts_offset: u32,
+}
+
 /// A connection without owner: how far it had come when that was looked at last, and what it had to send when its owner went.
 #[derive(Clone, Copy)]
 pub(crate) struct Orphaned {
@@ -308,18 +321,8 @@ pub(crate) struct Orphaned {
 impl<E: Env> Conn<E> {
     /// A connection whose SYN is not out yet. It is in SYN-SENT; what the peer says is filled in when it says so.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn fresh(
-        now: Instant,
-        key: FlowKey,
-        rx: <E::Rx as RxStore<E::Buf>>::Queue,
-        tx: <E::Tx as TxStore>::Queue,
-        options: ConnOptions,
-        token: u64,
-        iss: Seq,
-        our_mss: u16,
-        ts_offset: u32,
-    ) -> Conn<E> {
+    pub(crate) fn fresh(now: Instant, start: &Start, (rx, tx): Queues<E>, our_mss: u16) -> Conn<E> {
+        let Start { key, token, options, iss, ts_offset } = *start;
         Conn {
             key,
             state: State::SynSent,
@@ -478,8 +481,16 @@ impl<E: Env> Conn<E> {
     /// The retransmission timer, or the persist timer, is to fire at `at`.
     #[inline]
     pub(crate) fn set_rto(&mut self, at: Instant) {
+        if self.arm_rto(at) {
+            self.marks.set(Marks::REARM);
+        }
+    }
+
+    /// As [`Conn::set_rto`], and says whether [`Marks::REARM`] has to be set for it.
+    #[inline(always)]
+    pub(crate) fn arm_rto(&mut self, at: Instant) -> bool {
         self.times.rto = at;
-        self.rearm(at);
+        !self.is_watched_before(at)
     }
 
     /// The keepalive timer, or the end of FIN-WAIT-2, is to fire at `at`.
@@ -541,11 +552,21 @@ impl<E: Env> Conn<E> {
         if self.marks.has(Marks::STUCK) {
             self.busy_ms = self.busy_ms.wrapping_add(self.times.stuck_since.ms_ago(now));
         }
-        self.times.stuck_since = Ms::of(now);
-        self.marks.put(Marks::STUCK, more);
-        if more && self.settings.user_timeout() != Duration::ZERO {
-            self.marks.set(Marks::REARM);
+        self.marks.clear(Marks::STUCK);
+        let has_deadline = self.waits_since(now);
+        if more {
+            self.marks.set(Marks::STUCK);
+            if has_deadline {
+                self.marks.set(Marks::REARM);
+            }
         }
+    }
+
+    /// Something waits for the peer from now on, and [`Marks::STUCK`] is to be set; true: [`Marks::REARM`] too.
+    #[inline(always)]
+    pub(crate) fn waits_since(&mut self, now: Instant) -> bool {
+        self.times.stuck_since = Ms::of(now);
+        self.settings.user_timeout() != Duration::ZERO
     }
 
     /// Takes the window of a segment (RFC 9293 3.10.7.4, step 5).

@@ -4,9 +4,10 @@ use clearway_base::{Duration, Instant};
 use clearway_pkt::BURST;
 use clearway_wire::{Addr, Segment};
 
+use super::Tcp;
 use super::conn::Marks;
+use super::context::Cx;
 use super::passive::Seeds;
-use super::{Cx, Tcp};
 use crate::config::WhenFull;
 use crate::counters::Drop;
 use crate::flow::FlowKey;
@@ -39,8 +40,8 @@ impl<E: Env> Tcp<E> {
 
     /// A stranger's handshake is complete, and there is no place for it: the stranger is told, since it believes to be connected.
     #[cold]
-    pub(super) fn refuse_open(&mut self, now: Instant, cx: &mut Cx<'_>, seeds: &Seeds, seg: &Segment) -> Drop {
-        self.make_room(now, cx);
+    pub(super) fn refuse_open(&mut self, cx: &mut Cx<'_>, seeds: &Seeds, seg: &Segment) -> Drop {
+        self.make_room(cx);
         if let Some(index) = seeds.half {
             self.forget_half(index);
         }
@@ -50,26 +51,26 @@ impl<E: Env> Tcp<E> {
 
     /// A connection was made. Places for a burst of new ones are kept free, because who makes room does so only when its owner has let go.
     #[inline]
-    pub(super) fn keep_room(&mut self, now: Instant, cx: &mut Cx<'_>) {
+    pub(super) fn keep_room(&mut self, cx: &mut Cx<'_>) {
         let spare = (BURST as u32).min(self.open.capacity() / 16);
         if self.open.capacity() - self.open.len() < spare {
-            self.make_room(now, cx);
+            self.make_room(cx);
         }
     }
 
     /// The connection that has been without owner longest makes room, or the idlest of the busiest source, when that is wanted.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, now: Instant, cx: &mut Cx<'_>) {
+    fn make_room(&mut self, cx: &mut Cx<'_>) {
         if cx.config.tcp.when_full != WhenFull::MakeRoom {
             return;
         }
         if let Some(oldest) = self.orphans.front() {
             return self.evict_orphan(cx, oldest);
         }
-        if let Some(index) = self.idlest_of_busiest(now) {
+        if let Some(index) = self.idlest_of_busiest(cx.now) {
             cx.counters.tcp.idle_evicted += 1;
-            self.end_for_others(now, cx, index);
+            self.end_for_others(cx, index);
         }
     }
 

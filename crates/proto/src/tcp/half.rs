@@ -2,16 +2,15 @@
 //! of SYNs never touches established connections (RFC 4987).
 
 use clearway_base::{Duration, Instant};
-use clearway_pkt::RxMeta;
 use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::stamp;
+use super::context::{Arrival, Cx};
 use super::options::{self, Agreed};
 use super::passive::Seeds;
 use super::rcv::Rcv;
-use super::window;
-use super::{Cx, Tcp};
+use super::{Tcp, window};
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
@@ -72,38 +71,44 @@ impl Half {
     }
 }
 
-/// The SYN-ACK for what both sides agreed on. `stamps`: our timestamp and the one it echoes.
-pub(crate) fn syn_ack(
-    first_window: u16,
-    key: &FlowKey,
-    iss: Seq,
-    irs: Seq,
-    our_mss: u16,
-    agreed: &Agreed,
-    stamps: Option<(u32, u32)>,
-) -> Segment {
-    Segment {
-        src_port: key.local_port,
-        dst_port: key.remote_port,
-        seq: iss,
-        ack: irs + 1,
-        flags: Flags::SYN | Flags::ACK,
-        header_len: 0,
-        wnd: first_window,
-        urg: 0,
-        opts: TcpOptions {
-            mss: Some(our_mss),
-            wscale: agreed.scaling.then_some(agreed.rcv_scale),
-            ts: stamps,
-            sack_permitted: agreed.sack,
-            ..TcpOptions::NONE
-        },
+/// A SYN-ACK.
+pub(crate) struct SynAck<'a> {
+    pub key: &'a FlowKey,
+    pub iss: Seq,
+    pub irs: Seq,
+    /// The window that it offers, never scaled.
+    pub window: u16,
+    pub our_mss: u16,
+    /// Our timestamp and the one that it echoes.
+    pub stamps: Option<(u32, u32)>,
+}
+
+impl SynAck<'_> {
+    /// The segment, with the options that both sides agreed on.
+    pub(crate) fn segment(&self, agreed: &Agreed) -> Segment {
+        Segment {
+            src_port: self.key.local_port,
+            dst_port: self.key.remote_port,
+            seq: self.iss,
+            ack: self.irs + 1,
+            flags: Flags::SYN | Flags::ACK,
+            header_len: 0,
+            wnd: self.window,
+            urg: 0,
+            opts: TcpOptions {
+                mss: Some(self.our_mss),
+                wscale: agreed.scaling.then_some(agreed.rcv_scale),
+                ts: self.stamps,
+                sack_permitted: agreed.sack,
+                ..TcpOptions::NONE
+            },
+        }
     }
 }
 
 impl<E: Env> Tcp<E> {
     /// Plans the SYN-ACK of a half-open record.
-    pub(super) fn answer_half(&self, now: Instant, cx: &mut Cx<'_>, half: &Half) {
+    pub(super) fn answer_half(&self, cx: &mut Cx<'_>, half: &Half) {
         let Some(listener) = self.listeners.get(half.listener) else {
             return;
         };
@@ -111,19 +116,20 @@ impl<E: Env> Tcp<E> {
         let max_segment = listener.options.max_segment;
         let link_mss = cx.link_mss(&half.key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
-        let stamps = agreed.ts.then(|| (stamp(now, half.ts_offset), half.ts_recent));
-        let seg = syn_ack(self.first_window, &half.key, half.iss, half.irs, our_mss, &agreed, stamps);
-        cx.reply(&half.key, seg, listener.options.tos, listener.options.ttl);
+        let stamps = agreed.ts.then(|| (stamp(cx.now, half.ts_offset), half.ts_recent));
+        let Half { key, iss, irs, .. } = half;
+        let syn_ack = SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps };
+        cx.reply(key, syn_ack.segment(&agreed), (listener.options.tos, listener.options.ttl));
     }
 
     /// An ACK without a connection's state, for a half-open record that is challenged.
-    fn challenge_half(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    fn challenge_half(&mut self, cx: &mut Cx<'_>, index: u32) {
         let Some(half) = self.half.by_index(index) else { return };
         if half.challenges >= CHALLENGES {
             cx.counters.tcp.challenge_acks_limited += 1;
             return;
         }
-        let ts = (half.agreed & STAMPS != 0).then(|| (stamp(now, half.ts_offset), half.ts_recent));
+        let ts = (half.agreed & STAMPS != 0).then(|| (stamp(cx.now, half.ts_offset), half.ts_recent));
         let seg = Segment {
             seq: half.iss + 1,
             ack: half.irs + 1,
@@ -141,18 +147,8 @@ impl<E: Env> Tcp<E> {
     }
 
     /// A segment for a handshake that a stranger began (RFC 9293 3.10.7.4, the SYN-RECEIVED parts).
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn on_half(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        index: u32,
-        (key, hash): (&FlowKey, u64),
-        seg: &Segment,
-        meta: &RxMeta,
-        buf: E::Buf,
-    ) -> Result<(), Drop> {
-        let len = clearway_pkt::Buf::bytes(&buf).len() as u32;
+    pub(super) fn on_half(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+        let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         let Some(half) = self.half.by_index(index) else {
             return Err(Drop::TcpPortClosed);
         };
@@ -160,14 +156,14 @@ impl<E: Env> Tcp<E> {
         if control == Flags::SYN && seg.seq == half.irs {
             // The same SYN again: our answer was lost.
             cx.counters.tcp.syn_acks_repeated += 1;
-            self.answer_half(now, cx, half);
+            self.answer_half(cx, half);
             return Ok(());
         }
         let stamps = half.agreed & STAMPS != 0;
         if stamps && !seg.flags.rst() {
             let Some((val, _)) = seg.opts.ts else { return Err(Drop::TcpTimestampMissing) };
             if (val.wrapping_sub(half.ts_recent) as i32) < 0 {
-                self.challenge_half(now, cx, index);
+                self.challenge_half(cx, index);
                 return Err(Drop::TcpOldTimestamp);
             }
         }
@@ -177,12 +173,12 @@ impl<E: Env> Tcp<E> {
             if seg.flags.rst() {
                 return Err(Drop::TcpResetOutOfWindow);
             }
-            self.challenge_half(now, cx, index);
+            self.challenge_half(cx, index);
             return Err(Drop::TcpOutOfWindow);
         }
         if seg.flags.rst() {
             if seg.seq != nxt {
-                self.challenge_half(now, cx, index);
+                self.challenge_half(cx, index);
                 return Err(Drop::TcpResetNotExact);
             }
             cx.counters.tcp.attempt_fails += 1;
@@ -190,7 +186,7 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpReset);
         }
         if seg.flags.syn() {
-            self.challenge_half(now, cx, index);
+            self.challenge_half(cx, index);
             return Err(Drop::TcpSynInWindow);
         }
         if !seg.flags.ack() {
@@ -198,14 +194,14 @@ impl<E: Env> Tcp<E> {
         }
         if seg.ack != half.iss + 1 {
             // One copy of the SYN may have been answered with a cookie and a later one been remembered: the peer goes by the first answer.
-            if self.is_cookie(now, key, seg) {
+            if self.is_cookie(cx.now, key, seg) {
                 let listener = half.listener;
                 self.forget_half(index);
-                return self.on_cookie(now, cx, (key, hash), listener, seg, meta, buf);
+                return self.on_cookie(cx, listener, arrival);
             }
             // As long as cookies may be under way, no reset: an honest peer whose first segment was lost sends its second, which carries
             // no cookie, and then repeats the first.
-            if self.cookies_until < now {
+            if self.cookies_until < cx.now {
                 cx.reset_for(key, seg, len);
             }
             return Err(Drop::TcpBadAck);
@@ -221,19 +217,19 @@ impl<E: Env> Tcp<E> {
         let is_prompt = half.tries == 0 && half.agreed & ACKED == 0;
         let seeds = Seeds {
             key: *key,
-            hash,
+            hash: arrival.found.hash,
             listener: half.listener,
             irs: half.irs,
             iss: half.iss,
             agreed: half.agreed(cx.config),
             ts_recent: half.ts_recent,
-            round_trip: is_prompt.then(|| half.age(now)),
+            round_trip: is_prompt.then(|| half.age(cx.now)),
             ts_offset: half.ts_offset,
             tries: if half.agreed & ACKED != 0 { 0 } else { half.tries },
             half: Some(index),
         };
-        let open = self.make_open(now, cx, &seeds, seg)?;
-        self.deliver(now, cx, (open, hash), seg, meta, buf)
+        let open = self.make_open(cx, &seeds, seg)?;
+        self.deliver(cx, open, arrival)
     }
 
     /// The record of a handshake goes, and its flow with it.
@@ -255,7 +251,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// No answer to a SYN-ACK: again, or enough (RFC 9293 3.8.3, MUST-23).
-    pub(super) fn on_half_timeout(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    pub(super) fn on_half_timeout(&mut self, cx: &mut Cx<'_>, index: u32) {
         let Some(half) = self.half.by_index_mut(index) else { return };
         let defer = self.listeners.get(half.listener).map(|listener| listener.defer);
         // A peer that has acknowledged our SYN is given the time that the listener waits for data.
@@ -269,13 +265,13 @@ impl<E: Env> Tcp<E> {
         let is_silent = waits && half.tries.saturating_add(1) < defer.unwrap_or(0);
         half.tries += 1;
         let wait = cx.config.tcp.rto_initial.times(1 << half.tries.min(16)).min(cx.config.tcp.rto_max);
-        self.half_wheel.arm(index, now + wait);
+        self.half_wheel.arm(index, cx.now + wait);
         if is_silent {
             return;
         }
         cx.counters.tcp.syn_acks_repeated += 1;
         if let Some(half) = self.half.by_index(index) {
-            self.answer_half(now, cx, half);
+            self.answer_half(cx, half);
         }
     }
 }

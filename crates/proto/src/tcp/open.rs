@@ -1,14 +1,15 @@
 //! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing else.
 
 use clearway_base::Instant;
-use clearway_pkt::{Buf, RxMeta};
+use clearway_pkt::Buf;
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Flags, Segment};
+use clearway_wire::{Flags, SackBlocks, Segment};
 
-use super::ack;
+use super::ack::{self, Said};
 use super::conn::{Conn, Marks, Ms};
+use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::state::{Cause, State};
-use super::{Cx, Pools, text};
+use super::text;
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -21,9 +22,10 @@ const TIMESTAMP_LIFE: u16 = (24 * 24 * 3600 / MINUTE_SECS) as u16;
 /// Ages of timestamps are counted in minutes of 64 seconds, of which 16 bits count 48 days.
 const MINUTE_SECS: u64 = 64;
 
-/// Whether a segment is what everybody expects, and nothing is lost or may be: [`on_plain`] then does all that [`on_segment`] would.
+/// Whether a segment is what everybody expects, and nothing is lost or may be: then it is taken by the instance of [`on_expected`] that asks
+/// nothing about losses.
 #[inline(always)]
-pub(crate) fn is_plain<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
+pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     const KIND: Marks = Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS);
     let kind = if seg.ts.is_some() { Marks::TS } else { Marks::default() };
     if c.marks.intersection(KIND) != kind
@@ -38,104 +40,131 @@ pub(crate) fn is_plain<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     let (acked, out) = (seg.ack.since(c.snd.una), c.outstanding());
     // An ACK without news while something is out may be a duplicate.
     let says_news = len > 0 || acked != 0 || out == 0;
-    debug_assert!(acked > out || is_predicted(c, seg, len));
-    acked <= out && says_news && c.sack.is_none() && c.recovery.is_calm()
+    debug_assert!(acked > out || is_expected(c, seg, len));
+    acked <= out && says_news && c.sack.is_none() && c.recovery.is_lossless()
 }
 
-/// A segment that [`is_plain`].
+/// The payload of a segment, wherever it lies.
+pub(crate) trait Bytes<B> {
+    /// How many there are.
+    fn len(&self) -> u32;
+    /// The size of the segments that a device has joined into it; 0 when it has not.
+    fn segment_size(&self) -> u16;
+    /// The buffer that holds them, behind so many other bytes.
+    fn take(self) -> Option<(B, u32)>;
+}
+
+impl<B: Buf> Bytes<B> for Payload<'_, B> {
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline(always)]
+    fn segment_size(&self) -> u16 {
+        Payload::segment_size(self)
+    }
+
+    #[inline(always)]
+    fn take(self) -> Option<(B, u32)> {
+        let front = self.front;
+        Some((Payload::take(self)?, front))
+    }
+}
+
+impl<B: Buf> Bytes<B> for Arrival<'_, B> {
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        Arrival::len(self)
+    }
+
+    #[inline(always)]
+    fn segment_size(&self) -> u16 {
+        self.meta.segment_size
+    }
+
+    #[inline(always)]
+    fn take(self) -> Option<(B, u32)> {
+        Some((self.payload, 0))
+    }
+}
+
+/// A segment that is what everybody expects: steps 1 to 4, 6 and 8 would find nothing, and its ACK is in range (header prediction). `LOSSLESS`: it [`is_fast_path`].
 #[inline(always)]
-pub(crate) fn on_plain<E: Env>(
-    now: Instant,
+pub(crate) fn on_expected<E: Env, const LOSSLESS: bool>(
     c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Plain,
-    payload: Payload<'_, E::Buf>,
+    cx: &mut ConnCx<'_, '_, E>,
+    (seg, sack): (&Plain, &SackBlocks),
+    payload: impl Bytes<E::Buf>,
 ) -> Result<(), Drop> {
+    let len = payload.len();
     c.segs_in = c.segs_in.wrapping_add(1);
-    ack::digest_plain(now, c, p, cx, seg);
-    heard_plain(now, c, seg);
-    let (front, len, segment_size) = (payload.front, payload.len, payload.segment_size());
+    ack::digest::<E, LOSSLESS>(c, cx, Said { seg, len, sack });
+    heard::<E, LOSSLESS>(c, cx.now, seg);
+    let segment_size = payload.segment_size();
     if len == 0 {
-        payload.discard();
+        core::mem::drop(payload.take());
         return Ok(());
     }
     if segment_size == 0 {
-        text::note(now, c, 0, len);
+        text::note(cx.now, c, 0, len);
     } else {
-        text::note_joined(now, c, segment_size, len);
+        text::note_joined(cx.now, c, segment_size, len);
     }
-    let Some(buf) = payload.take() else { return Ok(()) };
-    let kept = p.rx.append_part(&mut c.rx, buf, front, len);
-    text::in_order(now, c, cx, seg.flags, kept, len)
+    let Some((buf, front)) = payload.take() else { return Ok(()) };
+    let kept = cx.pools.rx.append_part(&mut c.rx, buf, front, len);
+    text::in_order(c, cx, seg.flags, (kept, len))
 }
 
-/// A segment for an open connection. `buf` holds its payload.
+/// A segment for an open connection.
 #[inline(always)]
 pub(crate) fn on_segment<E: Env>(
-    now: Instant,
     c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    meta: &RxMeta,
-    buf: E::Buf,
+    cx: &mut ConnCx<'_, '_, E>,
+    arrival: Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
-    let len = buf.len() as u32;
-    c.segs_in = c.segs_in.wrapping_add(1);
-    if is_predicted(c, &seg.plain(), len) {
-        // Header prediction: steps 1 to 4, 6 and 8 would find nothing, and the ACK is in range.
-        ack::digest(now, c, p, cx, seg, len);
-        heard(now, c, &seg.plain());
-        if len == 0 {
-            return Ok(());
-        }
-        text::note(now, c, meta.segment_size, len);
-        let kept = p.rx.append(&mut c.rx, buf);
-        return text::in_order(now, c, cx, seg.flags, kept, len);
+    let seg = arrival.seg;
+    #[cfg(test)]
+    let steps = cx.pools.instances == super::context::Instances::StepByStep;
+    #[cfg(not(test))]
+    let steps = false;
+    if !steps && is_expected(c, &seg.plain(), arrival.len()) {
+        return on_expected::<E, false>(c, cx, (&seg.plain(), &seg.opts.sack), arrival);
     }
-    on_other(now, c, p, cx, seg, meta, buf, len)
+    c.segs_in = c.segs_in.wrapping_add(1);
+    on_other(c, cx, arrival)
 }
 
 /// Any segment that is not what everybody expects.
 #[cold]
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-fn on_other<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    meta: &RxMeta,
-    buf: E::Buf,
-    len: u32,
-) -> Result<(), Drop> {
+fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    let len = arrival.len();
     if len > 0 {
-        text::count(now, c, meta.segment_size, len);
+        text::count(cx.now, c, arrival.meta.segment_size, len);
     }
     match c.state {
         State::Closed | State::Listen | State::TimeWait => return Err(Drop::TcpAfterClose),
-        State::SynSent => return super::active::on_segment(now, c, p, cx, seg, meta, buf),
+        State::SynSent => return super::active::on_segment(c, cx, arrival),
         _ => {}
     }
-    let seg = &step_0_simultaneous_open(c, seg);
-    step_1_timestamp(now, c, p, cx, seg, len)?;
-    step_1_sequence(now, c, p, cx, seg, len)?;
-    step_2_reset(now, c, p, cx, seg)?;
+    let seg = &step_0_simultaneous_open(c, arrival.seg);
+    step_1_timestamp(c, cx, seg, len)?;
+    step_1_sequence(c, cx, seg, len)?;
+    step_2_reset(c, cx, seg)?;
     // Step 3 is about security labels, which RFC 9293 A.1 leaves to those who use them.
-    step_4_syn(now, c, p, cx, seg)?;
-    step_5_ack(now, c, p, cx, seg, len)?;
+    step_4_syn(c, cx, seg)?;
+    step_5_ack(c, cx, seg, len)?;
     // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who guesses the window alone could
     // otherwise make all honest segments look old (RFC 7323 7.1).
-    heard(now, c, &seg.plain());
-    step_6_urgent(c, p, seg);
-    step_7_and_8(now, c, p, cx, seg, meta, buf, len)
+    heard::<E, false>(c, cx.now, &seg.plain());
+    step_6_urgent(c, cx.pools, seg);
+    step_7_and_8(c, cx, Arrival { seg, ..arrival })
 }
 
 /// Whether a segment is what everybody expects: the next data or an ACK, in order, in the window, with nothing special about it.
 #[inline(always)]
-fn is_predicted<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
+fn is_expected<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     let stamp_is_good = match (seg.ts, c.marks.has(Marks::TS)) {
         (Some((val, _)), true) => val.wrapping_sub(c.ts_recent) as i32 >= 0,
         (None, false) => true,
@@ -150,12 +179,13 @@ fn is_predicted<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
         && stamp_is_good
 }
 
-/// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2).
+/// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2). `EXPECTED`: the segment has timestamps when they are in use, and its own is not
+/// older than the last.
 #[inline(always)]
-fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Plain) {
+fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plain) {
     c.heard = Ms::of(now);
-    if let Some((val, _)) = seg.ts.filter(|_| c.marks.has(Marks::TS)) {
-        let is_newer = val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c);
+    if let Some((val, _)) = seg.ts.filter(|_| EXPECTED || c.marks.has(Marks::TS)) {
+        let is_newer = EXPECTED || val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c);
         if seg.seq.le(c.rcv.acked) && is_newer {
             c.ts_recent = val;
             c.recent_at = minutes(now);
@@ -164,22 +194,6 @@ fn heard<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Plain) {
     if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
         // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
         // Without an owner this holds too, or written bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
-        c.tries = 0;
-        c.marks.clear(Marks::PROBING);
-    }
-}
-
-/// What [`heard`] comes down to for a segment that [`is_plain`]: it has timestamps when they are in use, and its own is not older.
-#[inline(always)]
-fn heard_plain<E: Env>(now: Instant, c: &mut Conn<E>, seg: &Plain) {
-    c.heard = Ms::of(now);
-    if let Some((val, _)) = seg.ts {
-        if seg.seq.le(c.rcv.acked) {
-            c.ts_recent = val;
-            c.recent_at = minutes(now);
-        }
-    }
-    if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
         c.tries = 0;
         c.marks.clear(Marks::PROBING);
     }
@@ -214,14 +228,7 @@ fn step_0_simultaneous_open<E: Env>(c: &Conn<E>, seg: &Segment) -> Segment {
 }
 
 /// PAWS (RFC 7323 5.3, R1): a segment older than what was seen is a ghost. Resets are exempt (RFC 7323 5.2).
-fn step_1_timestamp<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    len: u32,
-) -> Result<(), Drop> {
+fn step_1_timestamp<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, len: u32) -> Result<(), Drop> {
     if !c.marks.has(Marks::TS) || seg.flags.rst() {
         return Ok(());
     }
@@ -229,22 +236,15 @@ fn step_1_timestamp<E: Env>(
         // RFC 7323 3.2: once agreed on, a segment without timestamps SHOULD be dropped silently.
         return Err(Drop::TcpTimestampMissing);
     };
-    if val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c) {
+    if val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(cx.now, c) {
         return Ok(());
     }
-    answer_unacceptable(now, c, p, cx, len);
+    answer_unacceptable(c, cx, len);
     Err(Drop::TcpOldTimestamp)
 }
 
 /// Step 1: does the segment lie in the window?
-fn step_1_sequence<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    len: u32,
-) -> Result<(), Drop> {
+fn step_1_sequence<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, len: u32) -> Result<(), Drop> {
     let seq_len = seg.seq_len(len as usize);
     if c.rcv.is_acceptable(seg.seq, seq_len) {
         return Ok(());
@@ -264,23 +264,23 @@ fn step_1_sequence<E: Env>(
     }
     let is_old = (seg.seq + seq_len).le(c.rcv.nxt);
     if is_old && len > 0 {
-        text::note_duplicate(c, p, seg.seq, len);
+        text::note_duplicate(c, cx.pools, seg.seq, len);
     }
-    answer_unacceptable(now, c, p, cx, len);
+    answer_unacceptable(c, cx, len);
     Err(if is_old { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow })
 }
 
 /// An unacceptable segment is answered with an ACK. Data is always answered, because its sender may wait for nothing else; what carries none
 /// only within the budget, or two ends that disagree would send each other ACKs for ever.
-fn answer_unacceptable<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>, len: u32) {
-    if len > 0 || may_challenge(now, c, p, cx) {
+fn answer_unacceptable<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, len: u32) {
+    if len > 0 || may_challenge(c, cx) {
         c.ack_now();
     }
 }
 
 /// A challenge ACK (RFC 5961 3.2, 4.2, 5.2).
-pub(crate) fn challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) {
-    if may_challenge(now, c, p, cx) {
+pub(crate) fn challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    if may_challenge(c, cx) {
         cx.counters.tcp.challenge_acks += 1;
         c.ack_now();
     }
@@ -288,12 +288,12 @@ pub(crate) fn challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>,
 
 /// The budget for ACKs that a stranger may provoke. It is this connection's own and drawn anew each second: a counter that all connections
 /// share would tell a stranger about other people's connections (CVE-2016-5696), and one of fixed size could be counted down.
-fn may_challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) -> bool {
-    let second = seconds(now) as u16;
+fn may_challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) -> bool {
+    let second = seconds(cx.now) as u16;
     if c.challenge_second != second || c.challenges == u8::MAX {
         let limit = u64::from(cx.config.limits.challenge_acks_per_second.clamp(1, u8::MAX - 1));
         c.challenge_second = second;
-        c.challenges = p.rng.between(limit.div_ceil(2), limit) as u8;
+        c.challenges = cx.pools.rng.between(limit.div_ceil(2), limit) as u8;
     }
     if c.challenges == 0 {
         cx.counters.tcp.challenge_acks_limited += 1;
@@ -304,18 +304,12 @@ fn may_challenge<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &m
 }
 
 /// Step 2: a reset counts only when it hits RCV.NXT exactly; elsewhere in the window it is challenged (RFC 5961 3.2).
-fn step_2_reset<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-) -> Result<(), Drop> {
+fn step_2_reset<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) -> Result<(), Drop> {
     if !seg.flags.rst() {
         return Ok(());
     }
     if seg.seq != c.rcv.nxt {
-        challenge(now, c, p, cx);
+        challenge(c, cx);
         return Err(Drop::TcpResetNotExact);
     }
     if c.state == State::SynReceived {
@@ -336,60 +330,47 @@ fn step_2_reset<E: Env>(
 }
 
 /// Step 4: a SYN for a connection that exists is challenged, wherever it lies (RFC 5961 4.2).
-fn step_4_syn<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-) -> Result<(), Drop> {
+fn step_4_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) -> Result<(), Drop> {
     if !seg.flags.syn() {
         return Ok(());
     }
-    challenge(now, c, p, cx);
+    challenge(c, cx);
     Err(Drop::TcpSynInWindow)
 }
 
 /// Step 5: the ACK.
-fn step_5_ack<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    len: u32,
-) -> Result<(), Drop> {
+fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, len: u32) -> Result<(), Drop> {
     if !seg.flags.ack() {
         return Err(Drop::TcpNoAck);
     }
     if c.state == State::SynReceived {
         if !(seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt)) {
-            cx.reset_for(&c.key, seg, len);
+            cx.stack.reset_for(&c.key, seg, len);
             return Err(Drop::TcpBadAck);
         }
         c.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
-        super::active::established(now, c, p, cx);
+        super::active::established(c, cx);
         c.go(Cause::SynAcked);
         c.tell(ConnEvents::CONNECTED);
     } else if !c.ack_is_acceptable(seg.ack) {
         // RFC 5961 5.2: neither an ACK of what was never sent nor one from long ago is believed.
-        challenge(now, c, p, cx);
+        challenge(c, cx);
         return Err(if seg.ack.gt(c.snd.nxt) { Drop::TcpAckUnsent } else { Drop::TcpAckTooOld });
     }
-    ack::digest(now, c, p, cx, seg, len);
+    ack::digest::<E, false>(c, cx, Said { seg: &seg.plain(), len, sack: &seg.opts.sack });
     if c.marks.has(Marks::FIN_SENT) && c.snd.una.gt(c.snd_ahead.end) {
-        fin_acked(now, c, cx);
+        fin_acked(c, cx);
     }
     Ok(())
 }
 
 /// Our FIN is acknowledged.
-fn fin_acked<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>) {
+fn fin_acked<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>) {
     match c.state {
         State::FinWait1 => {
             c.go(Cause::FinAcked);
             if c.marks.has(Marks::ORPHAN) {
-                c.set_life(now + cx.config.tcp.fin_wait_2);
+                c.set_life(cx.now + cx.config.tcp.fin_wait_2);
             }
         }
         State::Closing => {
@@ -427,28 +408,21 @@ fn step_6_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
 }
 
 /// Steps 7 and 8: the payload and the FIN.
-#[allow(clippy::too_many_arguments)]
 pub(super) fn step_7_and_8<E: Env>(
-    now: Instant,
     c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    meta: &RxMeta,
-    mut buf: E::Buf,
-    len: u32,
+    cx: &mut ConnCx<'_, '_, E>,
+    mut arrival: Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
+    let (seg, len) = (arrival.seg, arrival.len());
     if !c.state.peer_may_send() {
         // RFC 9293: after the peer's FIN, text and FIN are ignored; such segments are unacceptable anyway.
         return if len > 0 { Err(Drop::TcpAfterClose) } else { Ok(()) };
     }
-    let mut len = len;
     if c.marks.has(Marks::FIN_WAITS) {
         // The stream ends where the FIN stood that came first; nothing behind it is part of it.
         let before_fin = if c.rcv_ahead.fin.gt(seg.seq) { c.rcv_ahead.fin.since(seg.seq) } else { 0 };
         if len > before_fin {
-            len = before_fin;
-            buf.truncate(len as usize);
+            arrival.payload.truncate(before_fin as usize);
         }
         if seg.flags.fin() {
             c.ack_now();
@@ -458,7 +432,7 @@ pub(super) fn step_7_and_8<E: Env>(
         c.marks.set(Marks::FIN_WAITS);
         c.ack_now();
     }
-    let taken = if len > 0 { text::step_7_text(now, c, p, cx, seg, meta, buf, len) } else { Ok(()) };
+    let taken = if arrival.len() > 0 { text::step_7_payload(c, cx, arrival) } else { Ok(()) };
     step_8_fin(c);
     taken
 }

@@ -1,7 +1,7 @@
 //! What leaves. [`plan::next`] is pure and says what, or why nothing; `emit_conn` asks it again and again, has room reserved *before* any
 //! state changes, and lets the bytes be copied straight from the send queue into the packet.
 
-mod plain;
+mod fast_path;
 mod plan;
 
 use clearway_base::{Duration, Instant};
@@ -9,7 +9,9 @@ use clearway_pkt::{MAX_PIECES, Sink};
 use clearway_wire::tcp::{TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
+use super::ack;
 use super::conn::{Conn, Marks, Ms};
+use super::context::Pools;
 use super::options;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
@@ -17,8 +19,8 @@ use super::recovery::{Next, Phase};
 use super::span::Span;
 use super::state::{Cause, State};
 use super::window::{self, Offer, Room as Offering};
-use super::{Pools, ack};
 use crate::config::Config;
+use crate::flow::FlowKey;
 use crate::net::output::{IpOut, OutError, Transport};
 use crate::store::{Env, RxStore, TxStore};
 use plan::{Again, Plan, View, Why, next};
@@ -34,60 +36,58 @@ pub(crate) enum Turn {
     Full,
 }
 
-/// One connection's turn to send. It has no [`Marks::EMIT`] afterwards unless something gave it a new one.
-#[inline(always)]
-pub(crate) fn emit_conn<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-) -> Turn {
-    match plain::emit(now, c, p, config, out) {
-        Some(Ok(())) => Turn::Done,
-        Some(Err(why)) => cannot(now, c, p, config, why),
-        None => emit_any(now, c, p, config, out),
+/// What sending needs beside the record of the connection.
+pub(crate) struct EmitCx<'a, 'o, E: Env, S: Sink> {
+    pub now: Instant,
+    pub pools: &'a mut Pools<E>,
+    pub config: &'a Config,
+    pub out: &'a mut IpOut<'o, S>,
+}
+
+impl<'o, E: Env, S: Sink> EmitCx<'_, 'o, E, S> {
+    /// The same once more. What is seldom needed is handed this, so that the original need not lie in memory.
+    #[inline(always)]
+    fn again(&mut self) -> EmitCx<'_, 'o, E, S> {
+        EmitCx { now: self.now, pools: self.pools, config: self.config, out: self.out }
     }
 }
 
-/// Any turn that is not one plain segment.
-#[cold]
-#[inline(never)]
-fn emit_any<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-) -> Turn {
-    c.marks.clear(Marks::EMIT);
-    let result = if c.marks.has(Marks::RST_DUE) {
-        emit_last(now, c, p, config, out)
-    } else if c.marks.has(Marks::SYN_DUE) {
-        emit_syn(now, c, p, config, out).map(|()| Turn::Done)
-    } else {
-        emit_data(now, c, p, config, out)
-    };
-    c.rearm_delack();
-    end_turn(now, c, p, config, result)
+/// One connection's turn to send. It has no [`Marks::EMIT`] afterwards unless something gave it a new one.
+#[inline(always)]
+pub(crate) fn emit_conn<E: Env, S: Sink>(c: &mut Conn<E>, mut cx: EmitCx<'_, '_, E, S>) -> Turn {
+    match fast_path::emit(c, &mut cx) {
+        Some(Ok(())) => Turn::Done,
+        Some(Err(why)) => cannot(c, &mut cx.again(), why),
+        None => emit_any(c, &mut cx.again()),
+    }
 }
 
-/// The quick way out was shut.
+/// Any turn that is not one segment on the fast path.
 #[cold]
 #[inline(never)]
-fn cannot<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, config: &Config, why: OutError) -> Turn {
+fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Turn {
     c.marks.clear(Marks::EMIT);
-    end_turn(now, c, p, config, Err(why))
+    let result = if c.marks.has(Marks::RST_DUE) {
+        emit_last(c, cx)
+    } else if c.marks.has(Marks::SYN_DUE) {
+        emit_syn(c, cx).map(|()| Turn::Done)
+    } else {
+        emit_data(c, cx)
+    };
+    c.rearm_delack();
+    end_turn(c, cx, result)
+}
+
+/// The fast path was shut.
+#[cold]
+#[inline(never)]
+fn cannot<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why: OutError) -> Turn {
+    c.marks.clear(Marks::EMIT);
+    end_turn(c, cx, Err(why))
 }
 
 /// What became of a turn, and what has to be done about it when nothing could leave.
-fn end_turn<E: Env>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &Pools<E>,
-    config: &Config,
-    result: Result<Turn, OutError>,
-) -> Turn {
+fn end_turn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, result: Result<Turn, OutError>) -> Turn {
     match result {
         Ok(turn) => turn,
         Err(OutError::Full) => Turn::Full,
@@ -97,113 +97,107 @@ fn end_turn<E: Env>(
             if c.mss < before {
                 return Turn::More;
             }
-            no_way_out(now, c, p, config);
+            no_path(c, cx);
             Turn::Done
         }
         // There is no way out just now. The retransmission timer looks again; what was planned counts as sent and lost.
         Err(OutError::NoRoute | OutError::Down) => {
-            no_way_out(now, c, p, config);
+            no_path(c, cx);
             Turn::Done
         }
     }
 }
 
 /// Nothing can leave: what waits is looked at again when the retransmission timer fires.
-fn no_way_out<E: Env>(now: Instant, c: &mut Conn<E>, p: &Pools<E>, config: &Config) {
+fn no_path<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) {
     c.marks.clear(Marks::ACK_NOW.with(Marks::PROBE_DUE).with(Marks::FORCE).with(Marks::SYN_DUE));
     if c.marks.has(Marks::RST_DUE) {
         c.marks.clear(Marks::RST_DUE);
         c.marks.set(Marks::GONE);
         return;
     }
-    let waits = c.outstanding() > 0 || !c.state.is_synchronized() || ack::has_unsent(c, p);
+    let waits = c.outstanding() > 0 || !c.state.is_synchronized() || ack::has_unsent(c, cx.pools);
     if waits && !c.times.rto.is_set() {
         if c.outstanding() == 0 && c.state.is_synchronized() {
             c.marks.set(Marks::PERSIST);
         }
-        c.set_rto(now + c.rtt.rto(&config.tcp));
-        c.stuck(now);
+        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+        c.stuck(cx.now);
     }
 }
 
 /// Data, then whatever ACK, probe or window update is still due.
-fn emit_data<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-) -> Result<Turn, OutError> {
-    let mut quantum = config.tcp.quantum.max(1);
-    if c.state.may_transmit() && (c.recovery.phase() != Phase::Open || ack::has_unsent(c, p)) {
-        let path = out.path(&mut c.route, &c.key)?;
-        c.path_takes(path.mtu);
-        if path.max_tcp_segmented_payload != 0 {
-            c.cc.set_burst(path.max_tcp_segmented_payload);
-        }
-        if c.outstanding() == 0 {
-            restart_if_idle(now, c, config);
-        }
-        if let Some(span) = lone_segment(c, p) {
-            debug_assert!(would_send(c, p, path.max_tcp_segmented_payload, span));
-            emit_span(now, c, p, config, out, span, false, Again::New)?;
-            return emit_rest(now, c, p, config, out);
-        }
-        loop {
-            let view = view(c, p, path.max_tcp_segmented_payload);
-            match next(&view) {
-                Plan::Send { span, fin, again } => {
-                    if quantum == 0 {
-                        return Ok(Turn::More);
-                    }
-                    let sent = emit_span(now, c, p, config, out, span, fin, again)?;
-                    quantum = quantum.saturating_sub(sent.max(1));
-                    if again == Again::New && span.end == view.end && fin == view.shut {
-                        stopped(now, c, p, config, Why::Done);
-                        break;
-                    }
-                }
-                Plan::Stop(why) => {
-                    stopped(now, c, p, config, why);
-                    break;
-                }
-            }
-        }
+fn emit_data<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+    if emit_written::<E, S, false>(c, cx)? == Turn::More {
+        return Ok(Turn::More);
     }
-    emit_rest(now, c, p, config, out)
+    emit_rest(c, cx)
 }
 
-/// What may still leave of a connection that ends with a reset, and then the reset. Nobody writes any more, so nothing waits for company (Nagle, cork).
+/// What may still leave of a connection that ends with a reset, and then the reset.
 #[cold]
 #[inline(never)]
-fn emit_last<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-) -> Result<Turn, OutError> {
-    let mut quantum = config.tcp.quantum.max(1);
-    if c.state.may_transmit() && ack::has_unsent(c, p) {
-        let path = out.path(&mut c.route, &c.key)?;
-        c.path_takes(path.mtu);
-        loop {
-            let seen = view(c, p, path.max_tcp_segmented_payload);
-            let all = View { nodelay: true, cork: false, small_unacked: false, force: true, ..seen };
-            let Plan::Send { span, fin, again } = next(&all) else { break };
-            if quantum == 0 {
-                return Ok(Turn::More);
-            }
-            quantum = quantum.saturating_sub(emit_span(now, c, p, config, out, span, fin, again)?.max(1));
-            if c.state == State::Closed {
-                // The store did not have what it promised.
-                return Ok(Turn::Done);
-            }
-        }
+fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+    if emit_written::<E, S, true>(c, cx)? == Turn::More {
+        return Ok(Turn::More);
     }
-    c.state = State::Closed;
-    emit_reset(now, c, p, out)?;
+    // Unless the store did not have what it promised.
+    if !c.marks.has(Marks::GONE) {
+        c.state = State::Closed;
+        emit_reset(c, cx)?;
+    }
     Ok(Turn::Done)
+}
+
+/// Sends what may leave of the written bytes, up to the quantum. `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork), and
+/// nothing is repeated.
+fn emit_written<E: Env, S: Sink, const LAST: bool>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<Turn, OutError> {
+    let repeats = !LAST && c.recovery.phase() != Phase::Open;
+    if !(c.state.may_transmit() && (repeats || ack::has_unsent(c, cx.pools))) {
+        return Ok(Turn::Done);
+    }
+    let path = cx.out.path(&mut c.route, &c.key)?;
+    let max_piece = path.max_tcp_segmented_payload;
+    c.path_takes(path.mtu);
+    if max_piece != 0 {
+        c.cc.set_burst(max_piece);
+    }
+    let flight = c.outstanding();
+    if flight == 0 {
+        restart_if_idle(cx.now, c, cx.config);
+    }
+    if !LAST && let Some(len) = lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len)) {
+        let span = Span::with_len(c.snd.nxt, len);
+        debug_assert!(would_send(c, cx.pools, max_piece, span));
+        emit_span(c, cx, (span, false), Again::New)?;
+        return Ok(Turn::Done);
+    }
+    let mut quantum = cx.config.tcp.quantum.max(1);
+    loop {
+        let mut view = view(c, cx.pools, max_piece);
+        if LAST {
+            view = View { nodelay: true, cork: false, small_unacked: false, force: true, ..view };
+        }
+        let why = match next(&view) {
+            Plan::Send { .. } if quantum == 0 => return Ok(Turn::More),
+            Plan::Send { span, fin, again } => {
+                quantum = quantum.saturating_sub(emit_span(c, cx, (span, fin), again)?.max(1));
+                let is_all = again == Again::New && span.end == view.end && fin == view.shut;
+                if !is_all && c.state != State::Closed {
+                    continue;
+                }
+                Why::Done
+            }
+            Plan::Stop(why) => why,
+        };
+        if !LAST {
+            stopped(c, cx, why);
+        }
+        return Ok(Turn::Done);
+    }
 }
 
 /// About to send with nothing in flight: after a pause the congestion window starts over.
@@ -234,46 +228,50 @@ fn may_be_small<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
     !is_corked(c, p) && (c.settings.nodelay() || !c.snd_ahead.small.gt(c.snd.una))
 }
 
-/// What is usual: nothing is lost, and all that waits fits one segment, the peer's window and the congestion window. The plan would say the
-/// same after asking everything.
+/// What the plan has to be asked about.
+const PLANNED: Marks = Marks::SHUT
+    .with(Marks::FORCE)
+    .with(Marks::HOLE)
+    .with(Marks::DUPLICATE)
+    .with(Marks::RWND_LIMITED)
+    .with(Marks::SNDBUF_LIMITED);
+
+/// What is usual: nothing is lost, there is nothing `special`, and all that waits beyond the `flight` is one segment that nothing keeps back but, perhaps,
+/// windows ([`fits_windows`]). The plan would say the same after asking everything.
 #[inline(always)]
-fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>) -> Option<Span> {
-    const SPECIAL: Marks = Marks::SHUT
-        .with(Marks::FORCE)
-        .with(Marks::HOLE)
-        .with(Marks::DUPLICATE)
-        .with(Marks::RWND_LIMITED)
-        .with(Marks::SNDBUF_LIMITED);
-    let out = c.outstanding();
-    let len = p.tx.len(&c.tx).wrapping_sub(out);
-    let is_calm = c.recovery.phase() == Phase::Open && c.recovery.dupacks() == 0 && c.sack.is_none();
-    let may_be_small = may_be_small(c, p);
-    let fits = len.wrapping_sub(1) < u32::from(c.mss) && out + len <= c.snd.wnd.min(c.cc.cwnd());
-    (!c.marks.any(SPECIAL) && is_calm && may_be_small && fits).then(|| Span::with_len(c.snd.nxt, len))
+fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>, flight: u32, special: Marks) -> Option<u32> {
+    #[cfg(test)]
+    if p.instances > super::context::Instances::All {
+        return None;
+    }
+    let len = p.tx.len(&c.tx).wrapping_sub(flight);
+    let is_one = len.wrapping_sub(1) < u32::from(c.mss);
+    let is_lossless = !c.marks.any(special) && c.sack.is_none() && c.recovery.is_lossless();
+    (is_one && is_lossless && may_be_small(c, p)).then_some(len)
+}
+
+/// Whether the peer's window and the congestion window take so many bytes in flight.
+#[inline(always)]
+fn fits_windows<E: Env>(c: &Conn<E>, flight: u32) -> bool {
+    flight <= c.snd.wnd.min(c.cc.cwnd())
 }
 
 /// Whatever probe or ACK is still due once all data that may leave has left.
-fn emit_rest<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-) -> Result<Turn, OutError> {
+fn emit_rest<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
     c.marks.clear(Marks::FORCE);
     if c.marks.has(Marks::PROBE_DUE) {
         // A probe repeats the number before SND.UNA without any bytes: a receiver must answer such a segment with its ACK and window
         // (RFC 9293 3.10.7.4, step 1), and nothing has to be remembered about it.
-        emit_bare(now, c, p, config, out, c.snd.una - 1)?;
+        emit_bare(c, cx, c.snd.una - 1)?;
         c.marks.clear(Marks::PROBE_DUE);
     }
     if c.marks.has(Marks::ACK_NOW) {
-        emit_bare(now, c, p, config, out, c.snd.nxt)?;
+        emit_bare(c, cx, c.snd.nxt)?;
     }
     // One turn may have taken several early segments. RFC 5681 4.2 answers each, and without SACK the peer's fast retransmit waits for the
     // third answer. With SACK one says it all (RFC 6675 2).
     while c.owed > 1 && c.asks_again() {
-        emit_bare(now, c, p, config, out, c.snd.nxt)?;
+        emit_bare(c, cx, c.snd.nxt)?;
         c.owed -= 1;
     }
     c.owed = 0;
@@ -336,18 +334,20 @@ const MOST_SACK_BLOCKS: usize = 3;
 const MOST_SACK_BYTES: u32 = 4 + 8 * MOST_SACK_BLOCKS as u32;
 
 /// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
-fn stopped<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, config: &Config, why: Why) {
+fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why: Why) {
     let limit = match why {
         Why::Window => Marks::RWND_LIMITED,
         // All that was written is on its way, and the owner can write no more until some of it has arrived.
-        Why::Done if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && p.tx.room(&c.tx) == 0 => Marks::SNDBUF_LIMITED,
+        Why::Done if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && cx.pools.tx.room(&c.tx) == 0 => {
+            Marks::SNDBUF_LIMITED
+        }
         _ => Marks::default(),
     };
-    c.limited_by(now, p, limit);
+    c.limited_by(cx.now, cx.pools, limit);
     if why == Why::Window && c.outstanding() == 0 && !c.marks.has(Marks::PERSIST) {
         c.marks.set(Marks::PERSIST);
-        c.set_rto(now + c.rtt.rto(&config.tcp));
-        c.stuck(now);
+        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+        c.stuck(cx.now);
     }
 }
 
@@ -369,7 +369,7 @@ impl<E: Env> Conn<E> {
     /// The window to offer now.
     #[inline(always)]
     fn offering(&self, rx: &E::Rx, config: &Config) -> Offering {
-        offering::<E>(&self.rcv, self.rcv_mss, rx, &self.rx, config)
+        offering::<E>((&self.rcv, self.rcv_mss), rx, &self.rx, config)
     }
 
     /// The window to send now, and the edge that it promises.
@@ -380,7 +380,7 @@ impl<E: Env> Conn<E> {
         if self.asks_again() {
             return Offer { field: self.rcv.field, edge: self.rcv.edge };
         }
-        self.offering(rx, config).offer()
+        offer::<E>((&self.rcv, self.rcv_mss), rx, &self.rx, config)
     }
 
     /// Whether an ACK that leaves now is a duplicate for the peer's fast retransmit.
@@ -408,21 +408,8 @@ impl<E: Env> Conn<E> {
 
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.
     fn header(&self, now: Instant, seq: Seq, window: u16, sack: SackBlocks) -> Segment {
-        Segment {
-            src_port: self.key.local_port,
-            dst_port: self.key.remote_port,
-            seq,
-            ack: self.rcv.nxt,
-            flags: Flags::ACK,
-            header_len: 0,
-            wnd: window,
-            urg: 0,
-            opts: TcpOptions {
-                ts: self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts_recent)),
-                sack,
-                ..TcpOptions::NONE
-            },
-        }
+        let ts = self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts_recent));
+        Segment { opts: TcpOptions { ts, sack, ..TcpOptions::NONE }, ..header(&self.key, seq, self.rcv.nxt, window) }
     }
 
     /// The blocks of the SACK option (RFC 2018, RFC 2883).
@@ -446,22 +433,39 @@ impl<E: Env> Conn<E> {
         blocks
     }
 
-    /// A segment with our ACK and window has left.
+    /// A segment with our ACK and window has left; [`ACKED`] is done.
+    #[inline(always)]
     fn ack_left(&mut self, offer: Offer) {
         self.rcv.acked = self.rcv.nxt;
         self.rcv.edge = offer.edge;
         self.rcv.field = offer.field;
         self.delack = Instant::NEVER;
-        self.marks.clear(Marks::ACK_NOW.with(Marks::DUPLICATE));
-        self.segs_out = self.segs_out.wrapping_add(1);
     }
 }
 
-/// What a window is chosen from, for the connection that receives as `rcv` says into `queue`.
+/// What is done when our ACK has left.
+const ACKED: Marks = Marks::ACK_NOW.with(Marks::DUPLICATE);
+
+/// The header of every segment of an open connection, without options.
+#[inline(always)]
+fn header(key: &FlowKey, seq: Seq, ack: Seq, window: u16) -> Segment {
+    Segment {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq,
+        ack,
+        flags: Flags::ACK,
+        header_len: 0,
+        wnd: window,
+        urg: 0,
+        opts: TcpOptions::NONE,
+    }
+}
+
+/// What a window is chosen from, for the connection that receives as `rcv` says, in segments of so many bytes, into `queue`.
 #[inline(always)]
 fn offering<E: Env>(
-    rcv: &Rcv,
-    rcv_mss: u16,
+    (rcv, rcv_mss): (&Rcv, u16),
     rx: &E::Rx,
     queue: &<E::Rx as RxStore<E::Buf>>::Queue,
     config: &Config,
@@ -478,21 +482,46 @@ fn offering<E: Env>(
     }
 }
 
-/// Sends `span`, with our FIN behind it perhaps. Returns the payload bytes that left.
-#[allow(clippy::too_many_arguments)]
-fn emit_span<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
+/// The window to send now, where nothing asks for the last one.
+#[inline(always)]
+fn offer<E: Env>(
+    (rcv, rcv_mss): (&Rcv, u16),
+    rx: &E::Rx,
+    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
     config: &Config,
-    out: &mut IpOut<'_, S>,
-    span: Span,
-    fin: bool,
+) -> Offer {
+    let (room, promised) = (rx.room(queue).min(config.tcp.max_receive_window), rcv.wnd());
+    let field = promised >> rcv.shift;
+    let mss = u32::from(rcv_mss);
+    let in_steps = field << rcv.shift == promised;
+    if in_steps && room >= promised && room - promised < mss && room >= 2 * mss && field <= 0xffff {
+        // Not worth telling yet: what was promised is said again.
+        return Offer { field: field as u16, edge: rcv.edge.max(rcv.nxt) };
+    }
+    fresh_offer::<E>((rcv, rcv_mss), rx, queue, config)
+}
+
+#[cold]
+#[inline(never)]
+fn fresh_offer<E: Env>(
+    rcv: (&Rcv, u16),
+    rx: &E::Rx,
+    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
+    config: &Config,
+) -> Offer {
+    offering::<E>(rcv, rx, queue, config).offer()
+}
+
+/// Sends `span`, with our FIN behind it perhaps. Returns the payload bytes that left.
+fn emit_span<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    (span, fin): (Span, bool),
     again: Again,
 ) -> Result<u32, OutError> {
+    let EmitCx { now, pools: p, config, out } = cx;
     let offer = c.window(&p.rx, config);
-    let sack = c.sack_blocks(p);
-    let mut seg = c.header(now, span.start, offer.field, sack);
+    let mut seg = c.header(*now, span.start, offer.field, c.sack_blocks(p));
     let len = span.len();
     if fin {
         seg.flags |= Flags::FIN;
@@ -532,14 +561,9 @@ fn emit_span<E: Env, S: Sink>(
             out.commit(done);
         }
     }
-    c.ack_left(offer);
     let segments = len.div_ceil(mss).max(1);
     out.counters.tcp.segs_out += u64::from(segments);
-    c.segs_out = c.segs_out.wrapping_add(segments - 1);
-    if len > 0 {
-        c.data_segs_out = c.data_segs_out.wrapping_add(segments);
-    }
-    sent(now, c, config, span, mss, fin, again);
+    left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0 });
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
         c.suffer(p, |t| {
@@ -580,68 +604,80 @@ fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
     }
 }
 
-/// Notes that `span`, and perhaps the FIN, left.
-#[inline(always)]
-fn sent<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config, span: Span, mss: u32, fin: bool, again: Again) {
-    let len = span.len();
-    let end = if fin { span.end + 1 } else { span.end };
-    c.times.sent = Ms::of(now);
-    match again {
-        Again::New => {
-            if !c.marks.has(Marks::TIMING) {
-                c.marks.set(Marks::TIMING);
-                c.timed_seq = end;
-                c.times.timed = now;
-                c.delivered_then = c.snd.una;
-            }
-            if len % mss != 0 {
-                c.snd_ahead.small = span.end;
-            }
-            c.snd.nxt = end;
-            if fin && !c.marks.has(Marks::FIN_SENT) {
-                c.marks.set(Marks::FIN_SENT);
-                c.go(Cause::FinSent);
-            }
-            c.cc.on_sent(c.snd.una, c.snd.nxt);
-        }
-        Again::Lost | Again::Rescue => {
-            // Karn: an ACK could be for either copy.
-            if c.timed_seq.gt(span.start) {
-                c.marks.clear(Marks::TIMING);
-            }
-            match again {
-                Again::Rescue => c.recovery.on_rescued(),
-                _ => c.recovery.on_retransmitted(Span::new(span.start, end)),
-            }
-        }
-    }
-    run_timer(now, c, config);
+/// What has left: bytes, our FIN behind them perhaps, and our ACK with the window that was offered.
+struct Left {
+    span: Span,
+    fin: bool,
+    again: Again,
+    offer: Offer,
+    /// Segments on the wire.
+    segments: u32,
+    /// The last of them had less than a full payload.
+    is_small: bool,
 }
 
-/// RFC 6298 5.1: the timer runs while something is in flight.
+/// Notes that something left. The marks are written once.
 #[inline(always)]
-fn run_timer<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
-    if c.marks.has(Marks::PERSIST) || !c.times.rto.is_set() {
-        c.marks.clear(Marks::PERSIST);
-        c.set_rto(now + c.rtt.rto(&config.tcp));
+fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
+    let Left { span, fin, again, offer, segments, is_small } = left;
+    let end = if fin { span.end + 1 } else { span.end };
+    c.ack_left(offer);
+    c.segs_out = c.segs_out.wrapping_add(segments);
+    c.times.sent = Ms::of(now);
+    let before = c.marks;
+    let mut marks = before;
+    marks.clear(ACKED.with(Marks::EMIT).with(Marks::PERSIST));
+    marks.set(Marks::STUCK);
+    if again == Again::New {
+        marks.set(Marks::TIMING);
+        if !before.has(Marks::TIMING) {
+            c.timed_seq = end;
+            c.times.timed = now;
+            c.delivered_then = c.snd.una;
+        }
+        if is_small {
+            c.snd_ahead.small = span.end;
+        }
+        c.snd.nxt = end;
+        c.cc.on_sent(c.snd.una, end);
+    } else if c.timed_seq.gt(span.start) {
+        // Karn: an ACK could be for either copy.
+        marks.clear(Marks::TIMING);
     }
-    c.stuck(now);
+    // RFC 6298 5.1: the timer runs while something is in flight.
+    if before.has(Marks::PERSIST) || !c.times.rto.is_set() {
+        let due = now + c.rtt.rto(&config.tcp);
+        if c.arm_rto(due) {
+            marks.set(Marks::REARM);
+        }
+    }
+    if !before.has(Marks::STUCK) && c.waits_since(now) {
+        marks.set(Marks::REARM);
+    }
+    if !span.is_empty() {
+        c.data_segs_out = c.data_segs_out.wrapping_add(segments);
+    }
+    c.marks = marks;
+    match again {
+        Again::New if fin && !before.has(Marks::FIN_SENT) => {
+            c.marks.set(Marks::FIN_SENT);
+            c.go(Cause::FinSent);
+        }
+        Again::New => {}
+        Again::Lost => c.recovery.on_retransmitted(Span::new(span.start, end)),
+        Again::Rescue => c.recovery.on_rescued(),
+    }
 }
 
 /// A segment without payload: an ACK, or a probe when `seq` lies before SND.UNA.
-fn emit_bare<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-    seq: Seq,
-) -> Result<(), OutError> {
-    let offer = c.window(&p.rx, config);
-    let mut seg = c.header(now, seq, offer.field, c.sack_blocks(p));
+fn emit_bare<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, seq: Seq) -> Result<(), OutError> {
+    let offer = c.window(&cx.pools.rx, cx.config);
+    let mut seg = c.header(cx.now, seq, offer.field, c.sack_blocks(cx.pools));
     put_urgent(c, &mut seg);
-    put(c, out, &seg)?;
+    put(c, cx.out, &seg)?;
     c.ack_left(offer);
+    c.marks.clear(ACKED);
+    c.segs_out = c.segs_out.wrapping_add(1);
     Ok(())
 }
 
@@ -657,13 +693,9 @@ fn put<E: Env, S: Sink>(c: &mut Conn<E>, out: &mut IpOut<'_, S>, seg: &Segment) 
 }
 
 /// Our SYN, or SYN and ACK in a simultaneous open.
-fn emit_syn<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    out: &mut IpOut<'_, S>,
-) -> Result<(), OutError> {
+fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<(), OutError> {
+    let EmitCx { now, pools: p, config, out } = cx;
+    let now = *now;
     let answers = c.state == State::SynReceived;
     let offer = options::ours(&config.tcp, c.our_mss, c.settings.max_segment);
     let room = p.rx.room(&c.rx).min(config.tcp.max_receive_window);
@@ -713,16 +745,11 @@ fn emit_syn<E: Env, S: Sink>(
 }
 
 /// The last segment of a connection that is given up (RFC 9293 3.10.5).
-fn emit_reset<E: Env, S: Sink>(
-    now: Instant,
-    c: &mut Conn<E>,
-    _p: &mut Pools<E>,
-    out: &mut IpOut<'_, S>,
-) -> Result<(), OutError> {
-    let mut seg = c.header(now, c.snd.nxt, 0, SackBlocks::NONE);
+fn emit_reset<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<(), OutError> {
+    let mut seg = c.header(cx.now, c.snd.nxt, 0, SackBlocks::NONE);
     seg.flags = Flags::RST | Flags::ACK;
-    put(c, out, &seg)?;
-    out.counters.tcp.resets_out += 1;
+    put(c, cx.out, &seg)?;
+    cx.out.counters.tcp.resets_out += 1;
     c.marks.clear(Marks::RST_DUE);
     c.marks.set(Marks::GONE);
     Ok(())

@@ -1,16 +1,15 @@
 //! Segments for which there is no flow: a listener's SYNs and cookies, and everything that gets a reset (RFC 9293 3.10.7.1 and 3.10.7.2).
 
 use clearway_base::{Duration, Handle, Instant};
-use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::conn::{Conn, Marks, stamp};
+use super::conn::{Conn, Marks, Start, stamp};
+use super::context::{Arrival, ConnCx, Cx};
 use super::cookie::{self, CookieOptions};
-use super::half::{self, Half, SACKS, SCALING, STAMPS};
+use super::half::{Half, SACKS, SCALING, STAMPS, SynAck};
 use super::options::{self, Agreed, Offered};
 use super::state::State;
-use super::{Cx, Tcp, active, isn, window};
-use crate::config::ConnOptions;
+use super::{Tcp, active, isn, window};
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::ids::ListenerId;
@@ -44,16 +43,8 @@ pub(crate) struct Seeds {
 
 impl<E: Env> Tcp<E> {
     /// A segment that belongs to no flow.
-    pub(super) fn on_unknown(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        (key, hash): (&FlowKey, u64),
-        seg: &Segment,
-        meta: &RxMeta,
-        buf: E::Buf,
-    ) -> Result<(), Drop> {
-        let len = buf.bytes().len() as u32;
+    pub(super) fn on_unknown(&mut self, cx: &mut Cx<'_>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+        let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         if seg.flags.rst() {
             return Err(Drop::TcpResetForNobody);
         }
@@ -62,8 +53,8 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpPortClosed);
         };
         if seg.flags.ack() {
-            if !seg.flags.syn() && self.cookies_until >= now {
-                return self.on_cookie(now, cx, (key, hash), listener, seg, meta, buf);
+            if !seg.flags.syn() && self.cookies_until >= cx.now {
+                return self.on_cookie(cx, listener, arrival);
             }
             cx.reset_for(key, seg, len);
             return Err(Drop::TcpNoHandshake);
@@ -73,19 +64,18 @@ impl<E: Env> Tcp<E> {
             // silence tells a scanner least (RFC 9293 3.10.7.2, third to fifth).
             return Err(Drop::TcpBadFlags);
         }
-        self.on_syn(now, cx, (key, hash), listener, seg, None)
+        self.on_syn(cx, listener, &arrival, None)
     }
 
     /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay ahead of.
     pub(super) fn on_syn(
         &mut self,
-        now: Instant,
         cx: &mut Cx<'_>,
-        (key, hash): (&FlowKey, u64),
         id: ListenerId,
-        seg: &Segment,
+        arrival: &Arrival<'_, E::Buf>,
         after: Option<Seq>,
     ) -> Result<(), Drop> {
+        let (key, seg, now) = (arrival.key, arrival.seg, cx.now);
         let Some(listener) = self.listeners.get(id) else {
             return Err(Drop::TcpPortClosed);
         };
@@ -102,7 +92,7 @@ impl<E: Env> Tcp<E> {
         let link_mss = cx.link_mss(key);
         let agreed = options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), link_mss, max_segment);
         if full {
-            self.answer_with_cookie(now, cx, key, id, seg, agreed);
+            self.answer_with_cookie(cx, id, arrival, agreed);
             return Ok(());
         }
         let mut iss = isn::isn(&self.secret, key.local_endpoint(), key.remote_endpoint(), now);
@@ -124,11 +114,11 @@ impl<E: Env> Tcp<E> {
             ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
         };
-        self.answer_half(now, cx, &half);
+        self.answer_half(cx, &half);
         let Some(handle) = self.half.insert(half) else {
             return Err(Drop::TcpBacklogFull);
         };
-        if !self.flows.insert(hash, FlowRef::new(LifePhase::Half, handle.index()), key.local_port) {
+        if !self.flows.insert(arrival.found.hash, FlowRef::new(LifePhase::Half, handle.index()), key.local_port) {
             self.half.remove(handle);
             return Err(Drop::TcpBacklogFull);
         }
@@ -142,13 +132,12 @@ impl<E: Env> Tcp<E> {
     /// There is no room to remember the SYN: the SYN-ACK carries all that must be known (RFC 4987 3.6).
     fn answer_with_cookie(
         &mut self,
-        now: Instant,
         cx: &mut Cx<'_>,
-        key: &FlowKey,
         id: ListenerId,
-        seg: &Segment,
+        arrival: &Arrival<'_, E::Buf>,
         mut agreed: Agreed,
     ) {
+        let (key, seg, now) = (arrival.key, arrival.seg, cx.now);
         let Some(listener) = self.listeners.get(id) else { return };
         let iss = cookie::make(&self.secret, key.local_endpoint(), key.remote_endpoint(), seg.seq, agreed.mss, now);
         let stamps = seg.opts.ts.filter(|_| agreed.ts).map(|(val, _)| {
@@ -165,11 +154,11 @@ impl<E: Env> Tcp<E> {
         let max_segment = listener.options.max_segment;
         let link_mss = cx.link_mss(key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
-        let answer = half::syn_ack(self.first_window, key, iss, seg.seq, our_mss, &agreed, stamps);
+        let syn_ack = SynAck { key, iss, irs: seg.seq, window: self.first_window, our_mss, stamps };
         let (tos, ttl) = (listener.options.tos, listener.options.ttl);
         self.cookies_until = now + COOKIE_LIFE;
         cx.counters.tcp.syn_cookies_sent += 1;
-        cx.reply(key, answer, tos, ttl);
+        cx.reply(key, syn_ack.segment(&agreed), (tos, ttl));
     }
 
     /// Whether `seg` acknowledges a cookie that we gave to its sender.
@@ -179,17 +168,13 @@ impl<E: Env> Tcp<E> {
     }
 
     /// An ACK for a listener: a cookie that comes back, perhaps.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn on_cookie(
         &mut self,
-        now: Instant,
         cx: &mut Cx<'_>,
-        (key, hash): (&FlowKey, u64),
         id: ListenerId,
-        seg: &Segment,
-        meta: &RxMeta,
-        buf: E::Buf,
+        arrival: Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
+        let (key, seg, now) = (arrival.key, arrival.seg, cx.now);
         let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
         let (irs, iss) = (seg.seq - 1, seg.ack - 1);
         let Some(mss) = cookie::check(&self.secret, local, remote, irs, iss, now) else {
@@ -210,7 +195,7 @@ impl<E: Env> Tcp<E> {
         let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
         let seeds = Seeds {
             key: *key,
-            hash,
+            hash: arrival.found.hash,
             listener: id,
             irs,
             iss,
@@ -221,20 +206,14 @@ impl<E: Env> Tcp<E> {
             tries: 0,
             half: None,
         };
-        let open = self.make_open(now, cx, &seeds, seg)?;
+        let open = self.make_open(cx, &seeds, seg)?;
         cx.counters.tcp.syn_cookies_accepted += 1;
-        self.deliver(now, cx, (open, hash), seg, meta, buf)
+        self.deliver(cx, open, arrival)
     }
 
     /// A stranger's handshake is complete: makes the open connection, in ESTABLISHED, and queues it for accept. Its first segment, `seg`,
     /// is still to be delivered. When there is no room the stranger is told by a reset.
-    pub(super) fn make_open(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        seeds: &Seeds,
-        seg: &Segment,
-    ) -> Result<u32, Drop> {
+    pub(super) fn make_open(&mut self, cx: &mut Cx<'_>, seeds: &Seeds, seg: &Segment) -> Result<u32, Drop> {
         let Some(listener) = self.listeners.get(seeds.listener) else {
             if let Some(index) = seeds.half {
                 self.forget_half(index);
@@ -245,14 +224,12 @@ impl<E: Env> Tcp<E> {
         if listener.queue.len() >= listener.backlog {
             return Err(Drop::TcpAcceptQueueFull);
         }
-        let (token, conn_options) = (listener.token, listener.options);
+        let (token, options) = (listener.token, listener.options);
         if !self.room_for_one(cx) || (seeds.half.is_none() && self.flows.is_full()) {
-            return Err(self.refuse_open(now, cx, seeds, seg));
+            return Err(self.refuse_open(cx, seeds, seg));
         }
-        let index = self
-            .add_conn(now, cx, seeds.key, token, conn_options, seeds.iss, seeds.ts_offset)
-            .ok_or(Drop::TcpNoMemory)?
-            .index();
+        let start = Start { key: seeds.key, token, options, iss: seeds.iss, ts_offset: seeds.ts_offset };
+        let index = self.add_conn(cx, &start).ok_or(Drop::TcpNoMemory)?.index();
         let Tcp { open, pools, .. } = self;
         let Some(conn) = open.by_index_mut(index) else { return Err(Drop::TcpConnectionsFull) };
         conn.state = State::Established;
@@ -262,7 +239,7 @@ impl<E: Env> Tcp<E> {
         conn.rcv.nxt = seeds.irs + 1;
         conn.rcv.acked = conn.rcv.nxt;
         conn.rcv.edge = conn.rcv.nxt + u32::from(self.first_window);
-        conn.apply(&seeds.agreed, seeds.ts_recent, now);
+        conn.apply(&seeds.agreed, seeds.ts_recent, cx.now);
         conn.snd.nxt = seeds.iss + 1;
         conn.marks.put(Marks::SYN_AGAIN, seeds.tries > 0);
         // The SYN and its answers, which no record of this kind has seen.
@@ -279,7 +256,7 @@ impl<E: Env> Tcp<E> {
         if conn.route.mtu() != 0 {
             conn.path_takes(conn.route.mtu());
         }
-        active::established(now, conn, pools, cx);
+        active::established(conn, &mut ConnCx { pools, stack: cx });
         let to = FlowRef::new(LifePhase::Open, index);
         let hash = seeds.hash;
         match seeds.half {
@@ -301,34 +278,24 @@ impl<E: Env> Tcp<E> {
         }
         self.listeners.mark(seeds.listener);
         cx.counters.tcp.passive_opens += 1;
-        self.keep_room(now, cx);
+        self.keep_room(cx);
         Ok(index)
     }
 
     /// Makes a record with everything that is the same for all new connections; None when there is no place for it, or the stores have no memory for it.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn add_conn(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        key: FlowKey,
-        token: u64,
-        conn_options: ConnOptions,
-        iss: Seq,
-        ts_offset: u32,
-    ) -> Option<Handle<Conn<E>>> {
+    pub(super) fn add_conn(&mut self, cx: &mut Cx<'_>, start: &Start) -> Option<Handle<Conn<E>>> {
         if self.open.is_full() {
             return None;
         }
-        let rx = self.pools.rx.open(token)?;
-        let Some(tx) = self.pools.tx.open(token) else {
+        let rx = self.pools.rx.open(start.token)?;
+        let Some(tx) = self.pools.tx.open(start.token) else {
             self.pools.rx.close(rx);
             return None;
         };
-        let link_mss = cx.link_mss(&key);
-        let our_mss = options::ours(&cx.config.tcp, link_mss, conn_options.max_segment).mss;
+        let link_mss = cx.link_mss(&start.key);
+        let our_mss = options::ours(&cx.config.tcp, link_mss, start.options.max_segment).mss;
         let our_mss = our_mss.unwrap_or(options::MIN_MSS);
-        self.open.insert_with(|_| Conn::fresh(now, key, rx, tx, conn_options, token, iss, our_mss, ts_offset))
+        self.open.insert_with(|_| Conn::fresh(cx.now, start, (rx, tx), our_mss))
     }
 }
 

@@ -125,7 +125,7 @@ impl Recovery {
 
     /// Whether nothing is lost and no duplicate ACK has come since SND.UNA last moved.
     #[inline(always)]
-    pub(crate) fn is_calm(&self) -> bool {
+    pub(crate) fn is_lossless(&self) -> bool {
         self.phase as u8 | self.dupacks == 0
     }
 

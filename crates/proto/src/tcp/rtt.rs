@@ -56,8 +56,8 @@ impl Rtt {
             return self.one_of_many(r, flight, mss);
         }
         // RFC 6298 2.3: the deviation first, with the average of before; beta is 1/4, alpha 1/8.
-        self.rttvar = blend(self.rttvar, self.srtt.abs_diff(r), 4);
-        self.srtt = blend(self.srtt, r, 8);
+        self.rttvar = blend_shifted::<2>(self.rttvar, self.srtt.abs_diff(r));
+        self.srtt = blend_shifted::<3>(self.srtt, r);
     }
 
     /// RFC 6298 2.2.
@@ -149,6 +149,12 @@ impl Rtt {
     fn smoothed(&self) -> Duration {
         Duration::from_nanos(self.srtt >> FRACTION)
     }
+}
+
+/// `old` moved by one part in 2^`SHIFT` towards `new`.
+#[inline(always)]
+fn blend_shifted<const SHIFT: u32>(old: u64, new: u64) -> u64 {
+    old.wrapping_add_signed((new as i64 - old as i64) >> SHIFT)
 }
 
 /// `old` moved by one part in `weight` towards `new`.

@@ -6,8 +6,9 @@
 use clearway_base::{Duration, Instant, Link, List};
 use clearway_wire::Seq;
 
+use super::Tcp;
 use super::conn::Ms;
-use super::{Cx, Tcp};
+use super::context::Cx;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::store::lending::{LOOK, moves_enough};
@@ -102,21 +103,21 @@ impl<E: Env> Tcp<E> {
     /// Looks at some of those who hold more than their minimum, and ends those who do not move, as long as memory is short.
     #[cold]
     #[inline(never)]
-    pub(super) fn look_at_borrowers(&mut self, now: Instant, cx: &mut Cx<'_>) {
+    pub(super) fn look_at_borrowers(&mut self, cx: &mut Cx<'_>) {
         let mut looks = LOOKS.min(self.borrowers.line.len());
         loop {
             let short = (self.pools.tx.is_short(), self.pools.rx.is_short());
             if looks == 0 || short == (false, false) {
                 self.pools.rx.relax();
-                self.borrowers.next_look = if self.is_short() { now + EVERY } else { Instant::NEVER };
+                self.borrowers.next_look = if self.is_short() { cx.now + EVERY } else { Instant::NEVER };
                 return;
             }
             looks -= 1;
-            self.look_at_first(now, cx, short);
+            self.look_at_first(cx, short);
         }
     }
 
-    fn look_at_first(&mut self, now: Instant, cx: &mut Cx<'_>, (tx_short, rx_short): (bool, bool)) {
+    fn look_at_first(&mut self, cx: &mut Cx<'_>, (tx_short, rx_short): (bool, bool)) {
         let Tcp { open, pools, borrowers, .. } = self;
         let Some(place) = borrowers.line.pop_front(&mut pools.troubles.links(|t| &mut t.loan.link)) else { return };
         let Some(loan) = pools.troubles.by_index(place).map(|t| t.loan.clone()) else { return };
@@ -126,7 +127,7 @@ impl<E: Env> Tcp<E> {
             return;
         }
         borrowers.line.push_back(&mut pools.troubles.links(|t| &mut t.loan.link), place);
-        let time = loan.since.ago(now);
+        let time = loan.since.ago(cx.now);
         if time < LOOK {
             return;
         }
@@ -135,16 +136,16 @@ impl<E: Env> Tcp<E> {
         let reads_enough = !rx_short || moves_enough(reads, read.since(loan.read).into(), time);
         if sends_enough && reads_enough {
             if let Some(record) = c.trouble.get_mut(&mut pools.troubles) {
-                (record.loan.acked, record.loan.read, record.loan.since) = (acked, read, Ms::of(now));
+                (record.loan.acked, record.loan.read, record.loan.since) = (acked, read, Ms::of(cx.now));
             }
             return;
         }
         cx.counters.tcp.shortage_resets += 1;
-        self.end_for_others(now, cx, loan.conn);
+        self.end_for_others(cx, loan.conn);
     }
 
     /// The connection at `index` is reset, and all its memory is free at once, that of what its owner has not read too. Its owner learns why and closes it.
-    pub(super) fn end_for_others(&mut self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    pub(super) fn end_for_others(&mut self, cx: &mut Cx<'_>, index: u32) {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return };
         if let Some(empty) = pools.tx.open(c.token) {
@@ -156,6 +157,6 @@ impl<E: Env> Tcp<E> {
         c.failure.get_or_insert(Failure::NoMemory);
         c.tell(ConnEvents::FAILED);
         c.reset();
-        self.settle(now, cx.config, cx.counters, index);
+        self.settle(cx.config, cx.counters, index);
     }
 }

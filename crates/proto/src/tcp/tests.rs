@@ -20,6 +20,7 @@ mod far;
 mod full;
 mod handshake;
 mod info;
+mod instances;
 mod layout;
 mod live;
 mod loss;

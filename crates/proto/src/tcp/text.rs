@@ -1,13 +1,13 @@
 //! RFC 9293 3.10.7.4, step 7: received bytes go to the store, in order or ahead of a hole, and the ACK for them is planned.
 
 use clearway_base::Instant;
-use clearway_pkt::{Buf, RxMeta};
+use clearway_pkt::Buf;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Marks, Ms};
+use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::reasm::{self, Reasm};
 use super::span::Span;
-use super::{Cx, Pools};
 use crate::counters::Drop;
 use crate::event::ConnEvents;
 use crate::store::{Env, RxStore};
@@ -15,26 +15,22 @@ use crate::store::{Env, RxStore};
 /// Step 7: the payload of a segment whose sequence number, reset, SYN and ACK were looked at.
 #[cold]
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn step_7_text<E: Env>(
-    now: Instant,
+pub(crate) fn step_7_payload<E: Env>(
     c: &mut Conn<E>,
-    p: &mut Pools<E>,
-    cx: &mut Cx<'_>,
-    seg: &Segment,
-    meta: &RxMeta,
-    mut buf: E::Buf,
-    len: u32,
+    cx: &mut ConnCx<'_, '_, E>,
+    arrival: Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
+    let (seg, len) = (arrival.seg, arrival.len());
     if c.marks.has(Marks::ORPHAN) {
         return nobody_reads(c, cx, seg, len);
     }
+    let mut buf = arrival.payload;
     let cut = c.rcv.cut(seg.seq, len, false);
     if cut.len < len {
         // Part of it, or all, was here before or lies beyond the window: the peer shall know soon where we are.
         c.ack_now();
         if cut.front > 0 {
-            note_duplicate(c, p, seg.seq, len);
+            note_duplicate(c, cx.pools, seg.seq, len);
         }
         if cut.len == 0 {
             return Err(if cut.front == len { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow });
@@ -42,30 +38,28 @@ pub(crate) fn step_7_text<E: Env>(
         buf.truncate((cut.front + cut.len) as usize);
         buf.trim_front(cut.front as usize);
     }
-    learn_size(c, meta.segment_size, len);
+    learn_size(c, arrival.meta.segment_size, len);
     let start = seg.seq + cut.front;
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
-        return out_of_order(c, p, Span::with_len(start, cut.len), buf);
+        return out_of_order(c, cx.pools, Span::with_len(start, cut.len), buf);
     }
-    let kept = p.rx.append(&mut c.rx, buf);
-    in_order(now, c, cx, seg.flags, kept, cut.len)
+    let kept = cx.pools.rx.append(&mut c.rx, buf);
+    in_order(c, cx, seg.flags, (kept, cut.len))
 }
 
 /// The next `len` bytes of the stream, with nothing missing before or behind them. The store has `kept` the first ones.
 #[inline(always)]
 pub(crate) fn in_order<E: Env>(
-    now: Instant,
     c: &mut Conn<E>,
     cx: &mut Cx<'_>,
     flags: Flags,
-    kept: u32,
-    len: u32,
+    (kept, len): (u32, u32),
 ) -> Result<(), Drop> {
     c.rcv.advance_within(kept);
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
     }
-    plan_ack(now, c, cx, flags.contains(Flags::PSH));
+    plan_ack(c, cx, flags.contains(Flags::PSH));
     if kept < len {
         c.ack_now();
         return Err(Drop::TcpStoreFull);
@@ -126,14 +120,14 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 ///
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small it is: such are the peer's full segments.
 #[inline(always)]
-fn plan_ack<E: Env>(now: Instant, c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
+fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
     if c.quick > 0 {
         c.quick -= 1;
         c.ack_now();
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
     } else if !c.delack.is_set() {
-        c.set_delack(now + cx.config.tcp.delayed_ack);
+        c.set_delack(cx.now + cx.config.tcp.delayed_ack);
     } else if !pushed {
         c.ack_now();
     }
@@ -183,6 +177,8 @@ fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::B
     }
     if is_empty {
         c.marks.clear(Marks::HOLE);
+        // What this turn owed is said by the one ACK behind the hole; the next turn begins anew.
+        c.owed = 0;
         c.reasm.give_back(&mut p.reasm);
     }
     result

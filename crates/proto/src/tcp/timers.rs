@@ -3,9 +3,10 @@
 
 use clearway_base::{Duration, Instant};
 
+use super::Tcp;
 use super::conn::{Conn, Marks};
+use super::context::{ConnCx, Cx};
 use super::state::{Cause, State};
-use super::{Cx, Pools, Tcp};
 use crate::error::{Failure, Unreachable};
 use crate::event::ConnEvents;
 use crate::ids::ConnId;
@@ -50,24 +51,24 @@ fn user_deadline<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
 }
 
 /// The wheel says that something may be due.
-pub(crate) fn on_time<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) {
-    if c.delack <= now {
+pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    if c.delack <= cx.now {
         c.delack = Instant::NEVER;
         c.ack_now();
     }
-    if user_deadline(now, c) <= now {
+    if user_deadline(cx.now, c) <= cx.now {
         give_up(c, cx, Failure::UserTimeout);
         return;
     }
-    if c.times.rto <= now {
+    if c.times.rto <= cx.now {
         match c.state {
-            State::SynSent | State::SynReceived => on_syn_timeout(now, c, cx),
-            _ if c.marks.has(Marks::PERSIST) => on_persist(now, c, cx),
-            _ => on_retransmit(now, c, p, cx),
+            State::SynSent | State::SynReceived => on_syn_timeout(c, cx),
+            _ if c.marks.has(Marks::PERSIST) => on_persist(c, cx),
+            _ => on_retransmit(c, cx),
         }
     }
-    if c.times.life <= now && c.state != State::Closed {
-        on_life(now, c, cx);
+    if c.times.life <= cx.now && c.state != State::Closed {
+        on_life(c, cx);
     }
 }
 
@@ -89,7 +90,7 @@ impl<E: Env> Tcp<E> {
         c.failure.get_or_insert(why);
         c.tell(ConnEvents::FAILED);
         c.reset();
-        self.settle(self.now, cx.config, cx.counters, id.index());
+        self.settle(cx.config, cx.counters, id.index());
         true
     }
 }
@@ -112,20 +113,20 @@ fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, why: Failure) {
 }
 
 /// No answer to our SYN, or to our SYN and ACK in a simultaneous open (RFC 9293 3.8.3).
-fn on_syn_timeout<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     if c.tries >= cx.config.tcp.syn_retries {
         give_up(c, cx, Failure::TimedOut);
         return;
     }
     c.tries += 1;
     c.rtt.on_timeout();
-    c.set_rto(now + c.rtt.rto(&cx.config.tcp));
+    c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
     c.marks.set(Marks::SYN_AGAIN.with(Marks::SYN_DUE).with(Marks::EMIT));
 }
 
 /// No acknowledgement of what is in flight (RFC 6298 5.4 to 5.6).
-fn on_retransmit<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &mut Cx<'_>) {
+fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     if c.outstanding() == 0 {
         c.times.rto = Instant::NEVER;
         return;
@@ -136,16 +137,16 @@ fn on_retransmit<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, cx: &m
     }
     // A peer that took its window back over what is out and says so lives, and is to be waited for (RFC 9293 3.8.6.1).
     // The clock of both is coarse: an answer within the same tick counts as one.
-    let answers = c.snd.wnd == 0 && c.heard.ago(now) <= c.times.sent.ago(now);
+    let answers = c.snd.wnd == 0 && c.heard.ago(cx.now) <= c.times.sent.ago(cx.now);
     if !answers {
         c.tries = c.tries.saturating_add(1);
     }
     cx.counters.tcp.retransmit_timeouts += 1;
     c.rtt.on_timeout();
-    c.set_rto(now + c.rtt.rto(&cx.config.tcp));
+    c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
     c.cc.on_rto(c.outstanding(), c.tries > 1);
-    let board = c.sack.get_mut(&mut p.boards);
+    let board = c.sack.get_mut(&mut cx.pools.boards);
     c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
     c.wants_turn();
 }
@@ -161,7 +162,7 @@ fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
 
 /// The window is shut, or too small to be worth a segment (RFC 9293 3.8.6.1). As long as the peer answers, `tries` starts over with every answer,
 /// and this goes on; the user timeout, the owner, or the need for the orphan's memory ends it (THREATS 17).
-fn on_persist<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     if is_hopeless(c, cx) {
         give_up(c, cx, Failure::TimedOut);
         return;
@@ -169,7 +170,7 @@ fn on_persist<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.tries = c.tries.saturating_add(1);
     cx.counters.tcp.window_probes += 1;
     c.rtt.on_timeout();
-    c.set_rto(now + c.rtt.rto(&cx.config.tcp));
+    c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
     // What fits into a small window goes; into a shut one goes a probe.
     let what = if c.snd.usable() > 0 { Marks::FORCE } else { Marks::PROBE_DUE };
     c.marks.set(what.with(Marks::EMIT));
@@ -177,10 +178,10 @@ fn on_persist<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
 
 /// A connection without owner goes on as long as its peer takes something. One that answers probes and takes nothing would go on for ever: retransmissions that
 /// nobody answers have a bound of their own ([`ORPHAN_RETRIES`]), and this is the other (Linux ends such a one when its probes have become rare).
-fn on_orphan_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+fn on_orphan_life<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     let is_silent = c.tries > 0 && !c.marks.has(Marks::PERSIST);
     if c.take_orphan_progress() >= ORPHAN_PROGRESS || is_silent {
-        c.set_life(now + cx.config.tcp.orphan);
+        c.set_life(cx.now + cx.config.tcp.orphan);
         return;
     }
     cx.counters.tcp.orphans_timed_out += 1;
@@ -188,7 +189,7 @@ fn on_orphan_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
 }
 
 /// Keepalive, or the end of FIN-WAIT-2.
-fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
+fn on_life<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.times.life = Instant::NEVER;
     if c.state == State::FinWait2 && c.marks.has(Marks::ORPHAN) {
         cx.counters.tcp.fin_wait_2_timeouts += 1;
@@ -197,15 +198,15 @@ fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
         return;
     }
     if c.marks.has(Marks::ORPHAN) {
-        return on_orphan_life(now, c, cx);
+        return on_orphan_life(c, cx);
     }
     let Some(keepalive) = c.settings.keepalive().filter(|_| c.state.is_synchronized()) else {
         return;
     };
-    let due = now + (keepalive.idle - c.heard.ago(now));
-    if !c.marks.has(Marks::PROBING) && (due > now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST)) {
+    let due = cx.now + (keepalive.idle - c.heard.ago(cx.now));
+    if !c.marks.has(Marks::PROBING) && (due > cx.now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST)) {
         // It was heard meanwhile, or other timers look after it.
-        c.set_life(if due > now { due } else { now + keepalive.idle });
+        c.set_life(if due > cx.now { due } else { cx.now + keepalive.idle });
         return;
     }
     if c.marks.has(Marks::PROBING) && c.tries >= keepalive.count.max(1) {
@@ -221,5 +222,5 @@ fn on_life<E: Env>(now: Instant, c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.tries += 1;
     cx.counters.tcp.keepalives_out += 1;
     c.marks.set(Marks::PROBING.with(Marks::PROBE_DUE).with(Marks::EMIT));
-    c.set_life(now + keepalive.interval);
+    c.set_life(cx.now + keepalive.interval);
 }

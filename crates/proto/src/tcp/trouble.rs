@@ -4,8 +4,8 @@
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
-use super::Pools;
 use super::conn::{Conn, Marks};
+use super::context::Pools;
 use super::shortage::Loan;
 use super::span::Span;
 use crate::store::Env;

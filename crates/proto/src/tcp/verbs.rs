@@ -4,11 +4,12 @@ use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
 use clearway_wire::{Addr, Endpoint, Segment};
 
 use super::active::QUICK_ACKS;
-use super::conn::{Conn, Marks};
+use super::conn::{Conn, Marks, Start};
+use super::context::Cx;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
 use super::wait::Claim;
-use super::{Cx, Tcp, isn};
+use super::{Tcp, isn};
 use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
@@ -128,18 +129,16 @@ impl<E: Env> Tcp<E> {
         c.marks.clear(Marks::PENDING);
         // The owner gives its word with `set_token`; until then it is the listener's.
         c.token = token;
-        self.settle(self.now, config, counters, index);
+        self.settle(config, counters, index);
         self.id_at(index)
     }
 
     pub(crate) fn connect(
         &mut self,
-        now: Instant,
         cx: &mut Cx<'_>,
         spec: ConnectSpec,
         bound: Option<BindId>,
     ) -> Result<ConnId, ConnectError> {
-        self.now = now;
         if !spec.options.urgent_inline {
             return Err(ConnectError::NotSupported);
         }
@@ -172,14 +171,14 @@ impl<E: Env> Tcp<E> {
         }
         let outside = !self.ports.share().is_whole() && !self.stays_inside(cx, &key(0));
         let (port, claim) = if asked.port != 0 {
-            let claim = self.claim(now, cx.config, &key(asked.port), false);
+            let claim = self.claim(cx.config, &key(asked.port), false);
             let local = Endpoint::new(local, asked.port);
             if claim == Claim::Taken || self.binds.is_taken(&alone(spec.table, local), bound) {
                 return Err(ConnectError::InUse);
             }
             (asked.port, claim)
         } else {
-            self.choose_port(now, cx.config, &key, outside).ok_or(ConnectError::NoPorts)?
+            self.choose_port(cx.config, &key, outside).ok_or(ConnectError::NoPorts)?
         };
         self.reaches_out |= outside;
         let key = key(port);
@@ -187,14 +186,14 @@ impl<E: Env> Tcp<E> {
             // A connection of an endpoint with itself would only ever hear its own echo.
             return Err(ConnectError::BadAddress);
         }
-        let mut iss = isn::isn(&self.secret, key.local_endpoint(), remote, now);
+        let mut iss = isn::isn(&self.secret, key.local_endpoint(), remote, cx.now);
         if let Claim::Again(record) = claim {
             iss = self.take_over(record, iss);
             cx.counters.tcp.time_wait_reused += 1;
         }
-        let offset = cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
-        let handle =
-            self.add_conn(now, cx, key, spec.token, spec.options, iss, offset).ok_or(ConnectError::NoMemory)?;
+        let ts_offset = cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
+        let start = Start { key, token: spec.token, options: spec.options, iss, ts_offset };
+        let handle = self.add_conn(cx, &start).ok_or(ConnectError::NoMemory)?;
         if let Some(conn) = self.open.get_mut(handle) {
             conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
         }
@@ -203,19 +202,13 @@ impl<E: Env> Tcp<E> {
             return Err(ConnectError::TooMany);
         }
         cx.counters.tcp.active_opens += 1;
-        self.settle(now, cx.config, cx.counters, handle.index());
+        self.settle(cx.config, cx.counters, handle.index());
         self.id_at(handle.index()).ok_or(ConnectError::TooMany)
     }
 
     /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3). When the first of those that were looked at are all taken, one in TIME-WAIT is used again
     /// that may be. The search is bounded: a port that no flow has costs one look, and of the others so many are asked about.
-    fn choose_port(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        key: &dyn Fn(u16) -> FlowKey,
-        outside: bool,
-    ) -> Option<(u16, Claim)> {
+    fn choose_port(&mut self, config: &Config, key: &dyn Fn(u16) -> FlowKey, outside: bool) -> Option<(u16, Claim)> {
         let probe = key(0);
         let offset = isn::port_offset(&self.secret, probe.local, probe.remote_endpoint());
         let mut rng = self.pools.rng.fork();
@@ -235,7 +228,7 @@ impl<E: Env> Tcp<E> {
                 return false;
             }
             let claim = match self.flows.is_from(port) {
-                true => self.claim(now, config, &key, true),
+                true => self.claim(config, &key, true),
                 false => Claim::Free,
             };
             asked += 1;
@@ -371,7 +364,7 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn wrote(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
         writable(&mut self.open, id)?.wants_turn();
-        self.settle(self.now, config, counters, id.index());
+        self.settle(config, counters, id.index());
         Ok(())
     }
 
@@ -404,7 +397,7 @@ impl<E: Env> Tcp<E> {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
             c.ack_now();
-            self.settle(self.now, config, counters, index);
+            self.settle(config, counters, index);
         }
     }
 
@@ -442,7 +435,7 @@ impl<E: Env> Tcp<E> {
             return Err(SendError::Failed(why));
         }
         self.shut(id.index());
-        self.settle(self.now, config, counters, id.index());
+        self.settle(config, counters, id.index());
         Ok(())
     }
 
@@ -512,7 +505,7 @@ impl<E: Env> Tcp<E> {
             c.set_life(self.now + least);
             self.shut(index);
         }
-        self.settle(self.now, config, counters, index);
+        self.settle(config, counters, index);
     }
 
     pub(crate) fn failure(&self, id: ConnId) -> Option<Failure> {
@@ -529,7 +522,7 @@ impl<E: Env> Tcp<E> {
         if on && c.delack.is_set() {
             c.ack_now();
             c.wants_turn();
-            self.settle(self.now, config, counters, id.index());
+            self.settle(config, counters, id.index());
         }
     }
 
@@ -552,7 +545,7 @@ impl<E: Env> Tcp<E> {
         });
         // What waited for company may leave now.
         c.wants_turn();
-        self.settle(self.now, config, counters, id.index());
+        self.settle(config, counters, id.index());
     }
 }
 

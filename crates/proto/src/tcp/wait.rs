@@ -7,8 +7,9 @@ use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Marks, stamp};
+use super::context::{Arrival, Cx};
 use super::passive::REUSE_GAP;
-use super::{Cx, Tcp, isn};
+use super::{Tcp, isn};
 use crate::config::Config;
 use crate::counters::{Counters, Drop};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
@@ -57,7 +58,7 @@ impl Wait {
 
 impl<E: Env> Tcp<E> {
     /// The flow of an open connection, which has `hash`, moves on to TIME-WAIT. When the table is full, the oldest record makes room.
-    pub(super) fn enter_wait(&mut self, now: Instant, config: &Config, counters: &mut Counters, open: u32, hash: u64) {
+    pub(super) fn enter_wait(&mut self, config: &Config, counters: &mut Counters, (open, hash): (u32, u64)) {
         if self.wait.is_full() {
             counters.tcp.time_wait_evicted += 1;
             if let Some(oldest) = self.waits.front() {
@@ -66,7 +67,7 @@ impl<E: Env> Tcp<E> {
         }
         let Some(c) = self.open.by_index(open) else { return };
         let from = FlowRef::new(LifePhase::Open, open);
-        let (record, port) = (Wait::of(c, now, config), c.key.local_port);
+        let (record, port) = (Wait::of(c, self.now, config), c.key.local_port);
         match self.wait.insert(record) {
             Some(handle) => {
                 self.waits.push_back(&mut self.wait.links(|w| &mut w.link), handle.index());
@@ -109,15 +110,8 @@ impl<E: Env> Tcp<E> {
     }
 
     /// A segment for a connection in TIME-WAIT (RFC 9293 3.10.7.4; RFC 1337 for resets; RFC 6191 for SYNs).
-    pub(super) fn on_wait(
-        &mut self,
-        now: Instant,
-        cx: &mut Cx<'_>,
-        index: u32,
-        (key, hash): (&FlowKey, u64),
-        seg: &Segment,
-        len: u32,
-    ) -> Result<(), Drop> {
+    pub(super) fn on_wait(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+        let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         let Some(wait) = self.wait.by_index(index) else {
             return Err(Drop::TcpPortClosed);
         };
@@ -131,7 +125,7 @@ impl<E: Env> Tcp<E> {
                 let after = wait.snd_nxt;
                 self.forget_wait(index);
                 cx.counters.tcp.time_wait_reused += 1;
-                return self.on_syn(now, cx, (key, hash), listener, seg, Some(after));
+                return self.on_syn(cx, listener, &arrival, Some(after));
             }
         }
         let seq_len = seg.seq_len(len as usize);
@@ -139,14 +133,14 @@ impl<E: Env> Tcp<E> {
             // A late ACK; answering it could make two finished ends talk for ever.
             return Ok(());
         }
-        self.answer_wait(now, cx, index);
+        self.answer_wait(cx, index);
         let Some(wait) = self.wait.by_index_mut(index) else {
             return Err(Drop::TcpPortClosed);
         };
         let is_paws_good = seg.opts.ts.is_none_or(|(val, _)| val.wrapping_sub(wait.ts_recent) as i32 >= 0);
         if seg.flags.fin() && seg.seq + seq_len == wait.rcv_nxt && is_paws_good {
             // The FIN again: our ACK was lost. The wait starts over.
-            wait.ends_ms = (now + cx.config.tcp.time_wait).as_millis() as u32;
+            wait.ends_ms = (cx.now + cx.config.tcp.time_wait).as_millis() as u32;
             self.waits.move_to_back(&mut self.wait.links(|w| &mut w.link), index);
             return Ok(());
         }
@@ -155,11 +149,11 @@ impl<E: Env> Tcp<E> {
 
     /// Whether a connection of ours may have this pair of endpoints. A pair in TIME-WAIT may be used again when timestamps tell old segments from new ones (RFC 6191, as
     /// `tcp_twsk_unique` of Linux): at once by who reserved the port, and where the stack chooses, not before [`REUSE_AFTER`].
-    pub(super) fn claim(&self, now: Instant, config: &Config, key: &FlowKey, is_chosen: bool) -> Claim {
+    pub(super) fn claim(&self, config: &Config, key: &FlowKey, is_chosen: bool) -> Claim {
         let Some(at) = self.find(key) else { return Claim::Free };
         let wait = self.wait.by_index(at.index()).filter(|_| at.phase() == LifePhase::Wait);
         let Some(wait) = wait.filter(|wait| wait.has_stamps()) else { return Claim::Taken };
-        let age = config.tcp.time_wait - wait.left(now);
+        let age = config.tcp.time_wait - wait.left(self.now);
         if is_chosen && age < REUSE_AFTER { Claim::Taken } else { Claim::Again(at.index()) }
     }
 
@@ -174,11 +168,11 @@ impl<E: Env> Tcp<E> {
     }
 
     /// The last ACK again.
-    fn answer_wait(&self, now: Instant, cx: &mut Cx<'_>, index: u32) {
+    fn answer_wait(&self, cx: &mut Cx<'_>, index: u32) {
         let Some(wait) = self.wait.by_index(index) else { return };
         let ts = wait
             .has_stamps()
-            .then(|| (stamp(now, isn::ts_offset(&self.secret, wait.key.local, wait.key.remote)), wait.ts_recent));
+            .then(|| (stamp(cx.now, isn::ts_offset(&self.secret, wait.key.local, wait.key.remote)), wait.ts_recent));
         let seg = Segment {
             seq: wait.snd_nxt,
             ack: wait.rcv_nxt,

@@ -19,7 +19,7 @@ use crate::net::{arp, ndp};
 use crate::stack::Stack;
 use crate::stack::classify::{Look, segment, verify};
 use crate::store::Env;
-use crate::tcp::Cx;
+use crate::tcp::{Arrival as TcpArrival, Cx};
 use crate::udp::Arrival;
 
 /// How a frame came.
@@ -337,8 +337,8 @@ impl<E: Env> Stack<E> {
     ) -> Result<(), Drop> {
         let Stack { config, counters, ip, replies, tcp, .. } = self;
         let found = tcp.lookup(key);
-        let mut cx = Cx { config, counters, replies, ip };
-        tcp.on_segment(now, &mut cx, key, found, seg, meta, buf)
+        let mut cx = Cx { now, config, counters, replies, ip };
+        tcp.on_segment(&mut cx, TcpArrival { key, found, seg, meta, payload: buf })
     }
 
     /// Everything above IP but TCP.
@@ -503,8 +503,8 @@ impl<E: Env> Stack<E> {
         };
         if let Some(seq) = quote.tcp_seq() {
             let Stack { config, counters, ip, replies, tcp, .. } = self;
-            let mut cx = Cx { config, counters, replies, ip };
-            tcp.on_icmp_error(now, &mut cx, &key, seq, error)?;
+            let mut cx = Cx { now, config, counters, replies, ip };
+            tcp.on_icmp_error(&mut cx, &key, seq, error)?;
         } else {
             let why = match error {
                 IcmpError::Unreachable(why) => Some(why),

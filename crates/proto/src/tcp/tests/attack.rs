@@ -219,9 +219,8 @@ fn an_icmp_error_must_quote_what_is_in_flight() {
     b.out();
     let key = b.net.stack.tcp.owned(b.id()).unwrap().key;
     let tell = |b: &mut Bench, seq: Seq, err| {
-        let now = b.net.now;
         let (tcp, mut cx) = b.net.stack.split();
-        tcp.on_icmp_error(now, &mut cx, &key, seq, err)
+        tcp.on_icmp_error(&mut cx, &key, seq, err)
     };
     let iss = b.iss;
     let small = IcmpError::PacketTooBig { mtu: 640 };
@@ -244,9 +243,8 @@ fn an_unreachable_port_refuses_a_connection_and_an_unreachable_host_only_explain
         b.connect(ConnOptions::default());
         let syn = b.one();
         let key = b.net.stack.tcp.owned(b.id()).unwrap().key;
-        let now = b.net.now;
         let (tcp, mut cx) = b.net.stack.split();
-        tcp.on_icmp_error(now, &mut cx, &key, syn.seg.seq, IcmpError::Unreachable(why)).unwrap();
+        tcp.on_icmp_error(&mut cx, &key, syn.seg.seq, IcmpError::Unreachable(why)).unwrap();
         assert_eq!(b.net.stack.failure(b.id()).is_some(), at_once);
         b.pass(secs(300));
         assert_eq!(b.net.stack.failure(b.id()), Some(Failure::Unreachable(why)));

@@ -170,9 +170,9 @@ fn a_narrower_path_makes_segments_smaller() {
     b.send(&pattern(2800));
     assert_eq!(b.out().iter().map(|s| s.data.len()).collect::<Vec<_>>(), [1400, 1400]);
     let key = b.net.stack.tcp.owned(b.id()).unwrap().key;
-    let (now, iss) = (b.net.now, b.iss);
+    let iss = b.iss;
     let (tcp, mut cx) = b.net.stack.split();
-    tcp.on_icmp_error(now, &mut cx, &key, iss + 1, crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 }).unwrap();
+    tcp.on_icmp_error(&mut cx, &key, iss + 1, crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 }).unwrap();
     let again = b.out();
     // Sent again at once, without waiting for the timer.
     assert!(!again.is_empty());

@@ -1,0 +1,134 @@
+//! What the steps of TCP are handed: the surroundings in which a segment or a timer is taken, and the segment with all that came with it.
+
+use core::ops::{Deref, DerefMut};
+
+use clearway_base::{Instant, Rng, Slab};
+use clearway_pkt::{Buf, RxMeta};
+use clearway_wire::{Flags, Segment, Seq};
+
+use super::reasm::Reasm;
+use super::sack::Scoreboard;
+use super::trouble::Trouble;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::flow::{FlowKey, Found};
+use crate::net::ip::Ip;
+use crate::net::replies::{Replies, ReplyTcp};
+use crate::payload::BufferMaker;
+use crate::store::Env;
+
+/// What TCP needs of the rest of the stack while it takes a segment, a timer or an owner's word.
+pub(crate) struct Cx<'a> {
+    pub now: Instant,
+    pub config: &'a Config,
+    pub counters: &'a mut Counters,
+    pub replies: &'a mut Replies,
+    pub ip: &'a mut Ip,
+}
+
+/// What connections share: the stores, and the maps that are taken only while something is missing.
+pub(crate) struct Pools<E: Env> {
+    pub rx: E::Rx,
+    pub tx: E::Tx,
+    pub reasm: Slab<Reasm>,
+    pub boards: Slab<Scoreboard>,
+    pub troubles: Slab<Trouble>,
+    /// Makes buffers where one has to become several.
+    pub buffers: Option<BufferMaker<E::Buf>>,
+    pub rng: Rng,
+    /// Tests compare what the instances of the path in and out do.
+    #[cfg(test)]
+    pub instances: Instances,
+}
+
+/// Which instances take what arrives and what is written.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Instances {
+    /// Whichever suits.
+    All,
+    /// Not those of the fast path.
+    NoFastPath,
+    /// Nor header prediction: every segment goes through RFC 9293 3.10.7.4 step by step.
+    StepByStep,
+}
+
+/// What the work on one connection needs beside its record: the rest of the stack, and what connections share.
+pub(crate) struct ConnCx<'a, 'c, E: Env> {
+    pub pools: &'a mut Pools<E>,
+    pub stack: &'a mut Cx<'c>,
+}
+
+impl<'c, E: Env> Deref for ConnCx<'_, 'c, E> {
+    type Target = Cx<'c>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Cx<'c> {
+        self.stack
+    }
+}
+
+impl<E: Env> DerefMut for ConnCx<'_, '_, E> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.stack
+    }
+}
+
+/// A segment that has arrived for somebody, checked, with the name of its flow.
+pub(crate) struct Arrival<'a, B> {
+    pub key: &'a FlowKey,
+    /// Where the record of its flow probably lies.
+    pub found: Found,
+    pub seg: &'a Segment,
+    /// What the device said of it: its checksum, and the size of the segments that it joined.
+    pub meta: &'a RxMeta,
+    /// Holds the payload and nothing else.
+    pub payload: B,
+}
+
+impl<B: Buf> Arrival<'_, B> {
+    /// Payload bytes.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.payload.len() as u32
+    }
+}
+
+impl Cx<'_> {
+    /// Plans a segment without connection state.
+    pub(super) fn reply(&mut self, key: &FlowKey, seg: Segment, (tos, ttl): (u8, u8)) {
+        let seg = Segment { src_port: key.local_port, dst_port: key.remote_port, ..seg };
+        if !self.replies.tcp(ReplyTcp { key: *key, seg, tos, ttl }) {
+            self.counters.icmp.replies_lost += 1;
+        }
+    }
+
+    pub(super) fn reply_plain(&mut self, key: &FlowKey, seg: Segment) {
+        let defaults = &self.config.tcp.defaults;
+        self.reply(key, seg, (defaults.tos, defaults.ttl));
+    }
+
+    /// The reset that answers `seg`, unless it is one itself (RFC 9293 3.10.7.1).
+    pub(super) fn reset_for(&mut self, key: &FlowKey, seg: &Segment, len: u32) {
+        if seg.flags.rst() {
+            return;
+        }
+        let reset = if seg.flags.ack() {
+            Segment { seq: seg.ack, flags: Flags::RST, ..Segment::default() }
+        } else {
+            let ack = seg.seq + seg.seq_len(len as usize);
+            Segment { seq: Seq(0), ack, flags: Flags::RST | Flags::ACK, ..Segment::default() }
+        };
+        self.counters.tcp.resets_out += 1;
+        self.reply_plain(key, reset);
+    }
+
+    /// The largest TCP payload without options on the link towards a peer.
+    #[inline]
+    pub(super) fn link_mss(&mut self, key: &FlowKey) -> u16 {
+        let (headers, least) = if key.remote.is_v6() { (60, 1280) } else { (40, 576) };
+        let mtu = self.ip.known_link_mtu(key).unwrap_or(least);
+        mtu.saturating_sub(headers).min(u32::from(u16::MAX)) as u16
+    }
+}

@@ -1,0 +1,125 @@
+//! The turn that nearly all turns are: everything that waits is one segment, nothing is lost, and the way out is known. The rules are those of
+//! `output.rs`; what is told apart here is only who makes the packet.
+
+use clearway_base::Instant;
+use clearway_pkt::Sink;
+use clearway_wire::tcp::TcpOptions;
+use clearway_wire::{Flags, Segment, Seq};
+
+use super::plan::Again;
+use super::{EmitCx, Left, PLANNED, fits_windows, header, left, lone_segment, offer, restart_if_idle, would_send};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::net::output::OutError;
+use crate::net::output::segment::{SegmentOut, Way, quick_way, send_segment};
+use crate::store::{Env, TxStore};
+use crate::tcp::conn::{Conn, Marks, stamp};
+use crate::tcp::context::Pools;
+use crate::tcp::span::Span;
+use crate::tcp::state::State;
+use crate::tcp::window::Offer;
+
+/// What leaves another way.
+const SPECIAL: Marks =
+    PLANNED.with(Marks::RST_DUE).with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::SEND_URGENT);
+
+/// Sends the one segment that waits. None: the turn is not of that kind, and nothing has changed that `emit_any` would not change too.
+#[inline(always)]
+pub(super) fn emit<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Option<Result<(), OutError>> {
+    let flight = c.outstanding();
+    let len = lone_segment(c, cx.pools, flight, SPECIAL)?;
+    if c.state != State::Established || c.route.mtu() != u32::from(c.snd.fits_mtu) {
+        return None;
+    }
+    match c.marks.has(Marks::TS) {
+        true => emit_lone::<E, S, true>(c, cx, (flight, len)),
+        false => emit_bare_lone(c, &mut cx.again(), (flight, len)),
+    }
+}
+
+/// Without timestamps.
+#[cold]
+#[inline(never)]
+fn emit_bare_lone<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    lengths: (u32, u32),
+) -> Option<Result<(), OutError>> {
+    emit_lone::<E, S, false>(c, cx, lengths)
+}
+
+/// Sends the next `len` bytes behind those in `flight`, if the way out is known and the windows take them.
+#[inline(always)]
+fn emit_lone<E: Env, S: Sink, const STAMPED: bool>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    (flight, len): (u32, u32),
+) -> Option<Result<(), OutError>> {
+    let now = cx.now;
+    let path = quick_way(cx.out.ip, now, &c.route)?;
+    if flight == 0 {
+        restart_if_idle(now, c, cx.config);
+    }
+    if !fits_windows(c, flight + len) {
+        return None;
+    }
+    let span = Span::with_len(c.snd.nxt, len);
+    debug_assert!(would_send(c, cx.pools, 0, span));
+    let leaving =
+        Leaving { now, pools: cx.pools, config: cx.config, sink: cx.out.sink, counters: cx.out.counters, path, span };
+    // One copy of what follows for each kind of header, so that no question about it is asked twice.
+    let done = match c.key.local.is_v4() {
+        true => leave::<E, S, true, STAMPED>(c, leaving),
+        false => leave::<E, S, false, STAMPED>(c, leaving),
+    };
+    match done {
+        Ok(true) => Some(Ok(())),
+        // The store does not have what it promised: `emit_any` says so and ends the connection.
+        Ok(false) => None,
+        Err(why) => Some(Err(why)),
+    }
+}
+
+/// A segment that is about to leave.
+struct Leaving<'a, E: Env, S: Sink> {
+    now: Instant,
+    pools: &'a mut Pools<E>,
+    config: &'a Config,
+    sink: &'a mut S,
+    counters: &'a mut Counters,
+    path: Way<'a>,
+    /// New bytes.
+    span: Span,
+}
+
+/// Sends a segment; false when the store does not have its bytes.
+#[inline(always)]
+fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool>(
+    c: &mut Conn<E>,
+    leaving: Leaving<'_, E, S>,
+) -> Result<bool, OutError> {
+    let Leaving { now, pools, config, sink, counters, path, span } = leaving;
+    let (tx, rx, queue) = (&mut pools.tx, &pools.rx, &mut c.tx);
+    let (at, len) = (span.start.since(c.snd.una), span.len());
+    let mut offered = Offer { field: 0, edge: Seq(0) };
+    let head = || {
+        offered = offer::<E>((&c.rcv, c.rcv_mss), rx, &c.rx, config);
+        let ts = STAMPED.then(|| (stamp(now, c.ts_offset), c.ts_recent));
+        Segment {
+            // RFC 9293 3.9.1.2: PSH where the written bytes end.
+            flags: Flags::ACK.union(Flags::PSH),
+            opts: TcpOptions { ts, ..TcpOptions::NONE },
+            ..header(&c.key, span.start, c.rcv.nxt, offered.field)
+        }
+    };
+    let (tos, ttl) = (&c.settings.tos, &c.settings.ttl);
+    let out = SegmentOut { key: &c.key, is_v4: V4, is_stamped: STAMPED, payload: len as usize, tos, ttl };
+    let fill = |room: &mut [u8]| tx.peek(queue, at, room) == room.len();
+    if !send_segment(sink, counters, path, out, head, fill)? {
+        return Ok(false);
+    }
+    counters.tcp.segs_out += 1;
+    let is_small = len < u32::from(c.mss);
+    left(c, now, config, Left { span, fin: false, again: Again::New, offer: offered, segments: 1, is_small });
+    Ok(true)
+}
