@@ -188,7 +188,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    fn of(socket: OwnedFd) -> std::io::Result<Door> {
+    pub(crate) fn of(socket: OwnedFd) -> std::io::Result<Door> {
         let socket = Internal::new(socket);
         let timeout = rustix::net::sockopt::Timeout::Recv;
         rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE))?;
@@ -248,6 +248,11 @@ pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> 
     let door = knock(path)?;
     let way_back = WayBack::learn(path, &door);
     say_hello(door, path, config, inherit, way_back)
+}
+
+/// Enters by a connection that the host made for this process.
+pub(crate) fn enter_by(door: Door, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
+    say_hello(door, &config.door(), config, inherit, None)
 }
 
 fn say_hello(

@@ -39,6 +39,11 @@ pub(crate) struct Back {
 }
 
 impl Back {
+    /// Nothing can be opened any more.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     /// From now on the host is not looked for.
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -30,6 +30,8 @@ pub struct Client {
     looked: AtomicU64,
     pub(crate) spin: Spin,
     pub(crate) back: Back,
+    /// The process changed its user, its root or what it sees since it entered: who is forked from it may not reach the door.
+    changed: AtomicBool,
 }
 
 /// What is locked over a fork, and therefore never goes away.
@@ -46,6 +48,8 @@ pub(crate) struct Entrance {
     pub(crate) token: Option<Token>,
     /// How the host, or another in its place, is reached when its door is not.
     pub(crate) way_back: Option<WayBack>,
+    /// For the child of a fork that is just going on.
+    pub(crate) for_child: Option<Door>,
 }
 
 impl Client {
@@ -65,6 +69,7 @@ impl Client {
             forks: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             back: Back::default(),
+            changed: AtomicBool::new(false),
         })
     }
 
@@ -237,6 +242,36 @@ impl Client {
         Ok(self.move_in(&mut entrance, entered))
     }
 
+    /// Call before the process changes its user, its root or what it sees of the machine.
+    pub fn before_change(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// A connection for a child that is about to be forked, when that may not reach the door.
+    pub(crate) fn connection_for_child(&self, entrance: &Entrance) -> Option<Door> {
+        if !self.changed.load(Ordering::Relaxed) || self.back.has_given_up() || !self.is_attached() {
+            return None;
+        }
+        match entrance.door.as_ref()?.ask(&Request::Child, 1) {
+            Ok((Reply::Done, mut descriptors)) => Door::of(descriptors.pop()?).ok(),
+            // The child tries the door.
+            _ => None,
+        }
+    }
+
+    /// Enters by the connection that the parent had made for it. False: it has none, or is not let in.
+    pub(crate) fn enter_as_child(&self, connection: Option<Door>) -> bool {
+        let mut entrance = self.entrance();
+        let (Some(connection), token) = (connection, entrance.token) else { return false };
+        match attach::enter_by(connection, &self.config, token) {
+            Ok(entered) => {
+                self.move_in(&mut entrance, entered);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
         let Entered { attachment, door, pulse, lane, events, bell, way_back } = entered;
         let mut hub = self.hub();
@@ -250,7 +285,7 @@ impl Client {
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
-        *entrance = Entrance { door: Some(door), token: Some(attachment.token), way_back };
+        *entrance = Entrance { door: Some(door), token: Some(attachment.token), way_back, for_child: None };
         self.current.store(Some(attachment.clone()));
         attachment
     }

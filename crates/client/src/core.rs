@@ -1,7 +1,8 @@
 //! What a process knows of a session: where its words and FIFOs lie, and by which attachment its events come.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
 use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
@@ -34,8 +35,16 @@ pub(crate) struct Core {
     lowat: AtomicU32,
     /// SO_SNDBUF of a connection: bytes that may lie in its transmit FIFO, when those are fewer than there is room for.
     send_limit: AtomicU32,
+    /// Datagrams that are longer than the path takes are refused: 1 over IPv4, 2 over IPv6.
+    refuses_long: AtomicU32,
+    /// What the path to the last peer took for whom that was asked, and the error word then.
+    pub(crate) path: Mutex<Option<(IpAddr, u32, u32)>>,
     /// That the host is gone was reported as this socket's error.
     mourned: AtomicBool,
+}
+
+fn refusals(options: &door::SocketOptions) -> u32 {
+    u32::from(options.discovery.refuses(false)) | u32::from(options.discovery.refuses(true)) << 1
 }
 
 /// A session in one start of the host. What somebody may still look at stays: as many as there were starts.
@@ -136,6 +145,8 @@ impl Core {
             forks: AtomicU32::new(forks),
             lowat: AtomicU32::new(1),
             send_limit: AtomicU32::new(u32::MAX),
+            refuses_long: AtomicU32::new(refusals(&session.options)),
+            path: Mutex::new(None),
             mourned: AtomicBool::new(false),
         }
     }
@@ -262,6 +273,22 @@ impl Core {
 
     pub(crate) fn set_send_limit(&self, limit: u32) {
         self.send_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Datagrams over this family that are longer than the path takes are refused, and not cut.
+    pub(crate) fn refuses_long(&self, v6: bool) -> bool {
+        self.refuses_long.load(Ordering::Relaxed) & (1 << u32::from(v6)) != 0
+    }
+
+    /// Its options are these from now on.
+    pub(crate) fn heed(&self, options: &door::SocketOptions) {
+        self.refuses_long.store(refusals(options), Ordering::Relaxed);
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Errors of datagrams wait to be asked for.
+    pub(crate) fn has_reports(&self) -> bool {
+        self.words().error_reports.load(Ordering::Acquire) != 0
     }
 
     /// SO_OOBINLINE.

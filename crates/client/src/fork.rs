@@ -14,14 +14,17 @@ thread_local! {
 impl Client {
     /// Call before fork, in the thread that forks: takes the locks of this crate, so that the child finds everything whole.
     pub fn before_fork(&self) {
-        let entrance = self.entrance();
+        let mut entrance = self.entrance();
+        entrance.for_child = self.connection_for_child(&entrance);
         let hub = self.shared.hub.lock();
         LOCKS.with_borrow_mut(|locks| locks.push((entrance, hub)));
     }
 
     /// Call after fork, in the parent. Also when fork failed.
     pub fn after_fork_in_parent(&self) {
-        LOCKS.with_borrow_mut(Vec::pop);
+        if let Some((mut entrance, _)) = LOCKS.with_borrow_mut(Vec::pop) {
+            entrance.for_child = None;
+        }
     }
 
     /// Call after fork, in the child. Lets go of the parent's attachment, and enters the host as a process of its own if the parent was there: at once, for the child may be
@@ -43,13 +46,16 @@ impl Client {
         let was_attached = self.is_attached();
         // The host must see its parent go even while the child lives, so the child keeps no copy of the parent's attach socket.
         entrance.door = None;
+        let connection = entrance.for_child.take();
         hub.forget_threads();
         self.count_fork();
         drop((hub, entrance));
         if was_attached {
             clearway_shm::lock::know_this_thread();
             // What goes wrong is told when a socket is used: that tries again.
-            let _ = self.enter();
+            if !self.enter_as_child(connection) {
+                let _ = self.enter();
+            }
         }
     }
 

@@ -27,7 +27,9 @@ mod wait;
 
 pub use attach::AttachError;
 pub use back::Renew;
-pub use clearway_shm::door::{Congestion, GroupChange, Info, Interface, Kind, Multicast, SocketOptions};
+pub use clearway_shm::door::{
+    Congestion, Discovery, ErrorReport, GroupChange, Info, Interface, Kind, Multicast, SocketOptions,
+};
 pub use clearway_shm::layout::flags;
 pub use client::Client;
 pub use config::{AppConfig, ConfigError, ShownInterfaces, Wildcard};

@@ -74,7 +74,7 @@ impl Core {
         if !alive {
             return READ & !PRI | WRITE | HUP | if self.has_error(alive) { ERR } else { 0 };
         }
-        let error = if self.has_error(alive) { ERR } else { 0 };
+        let error = if self.has_error(alive) || self.has_reports() { ERR } else { 0 };
         error
             | match self.kind {
                 Kind::Stream => self.stream_readiness(),

@@ -19,6 +19,7 @@ use crate::wait::Deadline;
 use crate::{Client, Errno};
 
 mod datagram;
+mod errors;
 mod names;
 mod stream;
 mod urgent;

@@ -3,6 +3,7 @@
 mod branch;
 mod close;
 mod datagram;
+mod errors;
 mod facts;
 mod groups;
 mod hold;

@@ -3,9 +3,10 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clearway_client::{Arrived, SendTo, flags};
+use clearway_client::{Arrived, ErrorReport, SendTo, flags};
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo};
 
+use crate::addr;
 use crate::errno::{Answer, fail};
 use crate::interfaces;
 use crate::object::Ours;
@@ -165,10 +166,74 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// What became of a datagram (IP_RECVERR, IPV6_RECVERR): `struct sock_extended_err`, and who said so. An IPv6 socket is told of IPv4 with mapped addresses.
+    pub(crate) fn error(&mut self, report: &ErrorReport, v6: bool) {
+        let origin = match report.offender {
+            None => SO_EE_ORIGIN_LOCAL,
+            Some(IpAddr::V4(_)) => SO_EE_ORIGIN_ICMP,
+            Some(IpAddr::V6(_)) => SO_EE_ORIGIN_ICMP6,
+        };
+        let head = ExtendedError {
+            errno: report.errno as u32,
+            origin,
+            kind: report.icmp.0,
+            code: report.icmp.1,
+            pad: 0,
+            info: report.mtu,
+            data: 0,
+        };
+        // SAFETY: all-zero is AF_UNSPEC, as which Linux gives the offender of an error of its own.
+        let mut offender: Offender6 = unsafe { std::mem::zeroed() };
+        if let Some(ip) = report.offender {
+            let (raw, len) = addr::Raw::new((ip, 0).into(), v6);
+            // SAFETY: `len` bytes are readable there, and an address of either family fits.
+            unsafe {
+                std::ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), (&raw mut offender).cast(), len as usize)
+            };
+        }
+        if v6 {
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, Told(head, offender));
+        } else {
+            let Offender6(words) = offender;
+            self.put(libc::IPPROTO_IP, libc::IP_RECVERR, Told(head, [words[0], words[1], words[2], words[3]]));
+        }
+    }
+
     fn put_byte(&mut self, level: c_int, kind: c_int, value: u8) {
         self.put(level, kind, Byte(value));
     }
 }
+
+/// `struct sock_extended_err` of `linux/errqueue.h`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+#[allow(dead_code, reason = "only written to the program's memory")]
+struct ExtendedError {
+    errno: u32,
+    origin: u8,
+    kind: u8,
+    code: u8,
+    pad: u8,
+    info: u32,
+    data: u32,
+}
+
+/// A `sockaddr_in6`, or a `sockaddr_in` in its first four words.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Offender6([u32; 7]);
+
+const SO_EE_ORIGIN_LOCAL: u8 = 1;
+const SO_EE_ORIGIN_ICMP: u8 = 2;
+const SO_EE_ORIGIN_ICMP6: u8 = 3;
+
+/// An error, and who told of it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+#[allow(dead_code, reason = "only written to the program's memory")]
+struct Told<T>(ExtendedError, T);
+impl Plain for Told<Offender6> {}
+impl Plain for Told<[u32; 4]> {}
 
 /// One byte: IP_TOS is the only message that is so short.
 #[derive(Clone, Copy)]

@@ -163,3 +163,134 @@ executes! {
         real::posix_spawnp(pid, file, actions, attributes, argv, new)
     };
 }
+
+/// Arguments of a function that is declared with `...`: the words that came in registers, and where the others begin.
+struct Listed {
+    registers: *const usize,
+    in_registers: usize,
+    rest: *const usize,
+    at: usize,
+}
+
+impl Listed {
+    /// # Safety
+    /// There is another one.
+    unsafe fn next(&mut self) -> usize {
+        let at = self.at;
+        self.at += 1;
+        // SAFETY: as the caller says; those that do not fit the registers lie one behind the other.
+        unsafe {
+            match at.checked_sub(self.in_registers) {
+                None => self.registers.add(at).read(),
+                Some(at) => self.rest.add(at).read(),
+            }
+        }
+    }
+}
+
+/// Which of the functions with a list was called; neither is `execl`.
+struct Lists;
+
+impl Lists {
+    const SEARCH: usize = 1;
+    const ENVIRONMENT: usize = 2;
+}
+
+/// `execl`, `execlp` and `execle`, whose arguments the entries below have laid into memory: the list is made an array, and the rest is done by the functions that take one.
+///
+/// # Safety
+/// The words are what a program gave to the C function: a path, its arguments, a null pointer, and for `execle` an environment.
+unsafe extern "C" fn execute_list(registers: *const usize, rest: *const usize, which: usize) -> c_int {
+    let mut list = Listed { registers, in_registers: IN_REGISTERS, rest, at: 0 };
+    let mut room: SmallVec<[*const c_char; 64]> = SmallVec::new();
+    // SAFETY: the C function asks for a path, and for a list with a null pointer at its end.
+    let path = unsafe { list.next() } as *const c_char;
+    loop {
+        // SAFETY: as above; the null pointer has not come yet.
+        let argument = unsafe { list.next() } as *const c_char;
+        room.push(argument);
+        if argument.is_null() {
+            break;
+        }
+    }
+    // SAFETY: the caller's path and arguments, and for `execle` the environment behind them.
+    unsafe {
+        match which {
+            Lists::SEARCH => execvp(path, room.as_ptr()),
+            Lists::ENVIRONMENT => execve(path, room.as_ptr(), list.next() as *const *const c_char),
+            _ => execv(path, room.as_ptr()),
+        }
+    }
+}
+
+/// Words of a call that are passed in registers.
+#[cfg(target_arch = "x86_64")]
+const IN_REGISTERS: usize = 6;
+#[cfg(target_arch = "aarch64")]
+const IN_REGISTERS: usize = 8;
+
+/// Defines a function of a list. Rust cannot define one that is declared with `...`, so what came in registers is laid into memory here, and where the rest lies is passed on.
+macro_rules! takes_list {
+    ($name:ident, $which:expr) => {
+        /// `execl(3)` and its like.
+        ///
+        /// # Safety
+        /// As for the C function of this name.
+        // SAFETY: it stands in for the function of this name in the C library, with its signature.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        pub(crate) unsafe extern "C" fn $name() -> c_int {
+            // The six words below the return address, the first of them lowest, and eight bytes so that the stack is aligned.
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 48",
+                "mov rdi, rsp",
+                "lea rsi, [rsp + 64]",
+                "mov edx, {which}",
+                "call {execute}",
+                "add rsp, 56",
+                ".cfi_adjust_cfa_offset -56",
+                "ret",
+                ".cfi_endproc",
+                which = const $which,
+                execute = sym execute_list,
+            );
+            #[cfg(target_arch = "aarch64")]
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "sub sp, sp, #80",
+                ".cfi_adjust_cfa_offset 80",
+                "stp x0, x1, [sp]",
+                "stp x2, x3, [sp, #16]",
+                "stp x4, x5, [sp, #32]",
+                "stp x6, x7, [sp, #48]",
+                "str x30, [sp, #64]",
+                ".cfi_offset 30, -16",
+                "mov x0, sp",
+                "add x1, sp, #80",
+                "mov x2, {which}",
+                "bl {execute}",
+                "ldr x30, [sp, #64]",
+                "add sp, sp, #80",
+                ".cfi_adjust_cfa_offset -80",
+                "ret",
+                ".cfi_endproc",
+                which = const $which,
+                execute = sym execute_list,
+            );
+        }
+    };
+}
+
+takes_list!(execl, 0);
+takes_list!(execlp, Lists::SEARCH);
+takes_list!(execle, Lists::ENVIRONMENT);

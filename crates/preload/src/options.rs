@@ -75,9 +75,6 @@ pub(crate) struct Extra {
     priority: c_int,
     /// SO_BUSY_POLL.
     busy_poll: c_int,
-    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, when they were set.
-    mtu_discover: Option<c_int>,
-    mtu_discover6: Option<c_int>,
     /// IP_PKTINFO and its like, of which the shared flags know only that one of a pair is set.
     pub(crate) wants: Wants,
 }
@@ -98,6 +95,8 @@ pub(crate) struct Wants {
     pub(crate) tclass: bool,
     pub(crate) ttl: bool,
     pub(crate) hop_limit: bool,
+    pub(crate) errors: bool,
+    pub(crate) errors6: bool,
 }
 
 /// What `getsockopt` answers.

@@ -207,6 +207,9 @@ pub(crate) fn before_change() {
             keep(client);
         }
     }
+    if let Some(client) = client() {
+        client.before_change();
+    }
     crate::errno::set(errno);
 }
 

@@ -1,6 +1,6 @@
 //! What a process does that takes rights away from it: another user, another root, fewer system calls. Whatever its sockets need of the host is fetched before.
 
-use std::ffi::{c_char, c_int, c_uint, c_ulong};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 
 use clearway_client::Client;
 use libc::{gid_t, pid_t, rlimit, size_t, uid_t};
@@ -46,7 +46,7 @@ interpose! {
 
     /// `prctl(2)`. Declared with `...` in C: on the machines that Clearway runs on, optional words are passed as fixed ones are. Every filter of system calls begins with one of these
     /// two, also one that is installed by a bare system call, unless it is root's.
-    fn prctl(what: c_int, one: c_ulong, two: c_ulong, three: c_ulong, four: c_ulong) -> c_int, if matches!(what, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) => {
+    fn prctl(what: c_int, one: c_ulong, two: c_ulong, three: c_ulong, four: c_ulong) -> c_int, if confines(what) => {
         before_confinement(|client| client.before_confinement(what == libc::PR_SET_SECCOMP));
         None
     };
@@ -62,6 +62,18 @@ interpose! {
 
     /// `prlimit` by its other name.
     fn prlimit64(pid: pid_t, what: c_uint, limit: *const rlimit, old: *mut rlimit) -> c_int, if what == libc::RLIMIT_NOFILE as c_uint => { before_limit(limit); None };
+}
+
+/// This kind of `prctl` stands at the beginning of every filter of system calls.
+pub(crate) fn confines(what: c_int) -> bool {
+    matches!(what, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP)
+}
+
+/// Before `seccomp(2)`, which only a bare system call can name: the C library has no function for it.
+pub(crate) fn before_filter(operation: c_long) {
+    if matches!(operation as u32, libc::SECCOMP_SET_MODE_STRICT | libc::SECCOMP_SET_MODE_FILTER) {
+        before_confinement(|client| client.before_confinement(true));
+    }
 }
 
 /// Below so many descriptors a process means to open nothing more.

@@ -10,7 +10,7 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 
 use crate::export::depth;
 use crate::object::TABLE;
-use crate::{epoll, errno, files, real, sendfile, sockets, transfer, wait};
+use crate::{epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait};
 
 /// The six words that a system call can have.
 type Words = [c_long; 6];
@@ -88,6 +88,26 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
             libc::SYS_fcntl if known() => Some(files::fcntl(fd, words[1] as c_int, words[2]).into()),
             libc::SYS_ioctl if known() || crate::interfaces::is_asked(words[1] as c_ulong) => {
                 Some(files::ioctl(fd, words[1] as c_ulong, words[2]).into())
+            }
+            libc::SYS_prctl if rights::confines(fd) => {
+                let word = |at: usize| words[at] as c_ulong;
+                Some(rights::prctl(fd, word(1), word(2), word(3), word(4)).into())
+            }
+            libc::SYS_seccomp => {
+                rights::before_filter(words[0]);
+                None
+            }
+            libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups
+            | libc::SYS_chroot
+            | libc::SYS_unshare => {
+                process::before_change();
+                None
             }
             libc::SYS_io_uring_setup => {
                 // A ring's work is done in the kernel, which has no bytes of ours. Programs that use rings do without where there are none.

@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use clearway_client::{Errno, Received, SendTo};
+use clearway_client::{Errno, ErrorReport, Received, SendTo};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use crate::addr;
@@ -169,10 +169,51 @@ fn read_into(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
 
 pub(crate) fn recv_into(mine: &Ours, into: &mut [IoSliceMut<'_>], flags: c_int) -> Answer<Received> {
     if flags & libc::MSG_ERRQUEUE != 0 {
-        // Errors are told by SO_ERROR and by the calls; the queue beside them is always empty.
-        return fail(libc::EAGAIN);
+        let (len, flags, _) = recv_error(mine, into)?;
+        return Ok(Received { len, flags, datagram: None });
     }
     blocking(|| mine.socket.recv(into, flags), || mine.socket.timeouts().0.is_some())
+}
+
+/// The oldest error of a datagram (MSG_ERRQUEUE), and what is known of its payload: bytes, what `msg_flags` says, and more. It never waits. The errors of a stream are told by
+/// SO_ERROR and by the calls; its queue is always empty.
+fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<(usize, c_int, ErrorReport)> {
+    let report = if mine.is_stream() { None } else { mine.socket.error_report()? };
+    let Some(report) = report else { return fail(libc::EAGAIN) };
+    let mut rest = &report.payload[..];
+    for part in into {
+        let len = part.len().min(rest.len());
+        part[..len].copy_from_slice(&rest[..len]);
+        rest = &rest[len..];
+    }
+    let flags = libc::MSG_ERRQUEUE | if rest.is_empty() { 0 } else { libc::MSG_TRUNC };
+    Ok((report.payload.len() - rest.len(), flags, report))
+}
+
+/// `recvmsg` with MSG_ERRQUEUE: to whom the datagram was sent, and what became of it.
+///
+/// # Safety
+/// The message's pointers are the program's.
+unsafe fn recv_error_message(mine: &Ours, message: &mut msghdr, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
+    let (len, flags, report) = recv_error(mine, into)?;
+    message.msg_flags = flags;
+    let v6 = mine.socket.is_v6();
+    if !message.msg_name.is_null() {
+        // SAFETY: the caller's pointers.
+        unsafe { addr::write(report.to, v6, message.msg_name.cast(), &mut message.msg_namelen) }?;
+    }
+    let mut used = 0;
+    if !message.msg_control.is_null() {
+        // SAFETY: the caller's buffer.
+        let room = unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
+        let mut writer = control::Writer::new(room);
+        writer.error(&report, v6);
+        let cut;
+        (used, cut) = writer.finish();
+        message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
+    }
+    message.msg_controllen = used as _;
+    Ok(len as ssize_t)
 }
 
 /// # Safety
@@ -186,7 +227,16 @@ unsafe fn recv_from(
     from_len: *mut socklen_t,
 ) -> Answer<ssize_t> {
     // SAFETY: the caller's buffer.
-    let received = recv_into(mine, &mut [unsafe { target(buf, len) }?], flags)?;
+    let mut into = [unsafe { target(buf, len) }?];
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        let (len, _, report) = recv_error(mine, &mut into)?;
+        if !from.is_null() {
+            // SAFETY: the caller's pointers.
+            unsafe { addr::write(report.to, mine.socket.is_v6(), from, from_len) }?;
+        }
+        return Ok(len as ssize_t);
+    }
+    let received = recv_into(mine, &mut into, flags)?;
     if !from.is_null() {
         match received.datagram {
             // SAFETY: the caller's pointers.
@@ -209,6 +259,10 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
     let message = unsafe { &mut *message };
     // SAFETY: the caller's vectors.
     let mut into = unsafe { targets(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }?;
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // SAFETY: the caller's message.
+        return unsafe { recv_error_message(mine, message, &mut into) };
+    }
     let received = recv_into(mine, &mut into, flags)?;
     message.msg_flags = received.flags | (flags & libc::MSG_CMSG_CLOEXEC);
     let mut control = 0;

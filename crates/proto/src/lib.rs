@@ -50,4 +50,4 @@ pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
 pub use tcp::{ConnectSpec, ListenSpec, Phase, State, TcpInfo};
-pub use udp::{Datagram, MAX_UDP_SEGMENTS, UdpError, UdpOut, UdpSpec, UdpSummary};
+pub use udp::{Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec, UdpSummary};

@@ -1,5 +1,6 @@
 //! UDP sockets (RFC 768): bound, perhaps connected, each with a bounded queue either way.
 
+mod errors;
 mod groups;
 mod verbs;
 
@@ -24,6 +25,9 @@ use crate::net::output::{Cursor, IpOut, OutError, Outgoing, Transport};
 use crate::net::path_cache::RouteCache;
 use crate::ports::Share;
 use crate::records::Records;
+
+use errors::Reports;
+pub use errors::{UdpErrorReport, UdpFragmenting};
 
 /// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and never fewer than this.
 const BYTES_PER_DATAGRAM: usize = 512;
@@ -70,7 +74,7 @@ pub enum UdpError {
     NoRoute,
     /// The queue is full; [`UdpEvents::WRITABLE`] tells when to try again.
     Full,
-    /// Longer than a datagram can be, or than the queue.
+    /// Longer than a datagram can be, or than the queue; or than the path takes whole, on a socket whose datagrams are not to be cut ([`UdpFragmenting`]).
     TooLong,
     /// A segment size that makes more than [`MAX_UDP_SEGMENTS`] datagrams, or datagrams longer than the way takes whole.
     BadSegmentSize,
@@ -192,7 +196,11 @@ struct Socket {
     ttl: u8,
     /// The longest IPv6 packet that its owner wants (RFC 3542 11.1 and `IPV6_MTU` of Linux); 0: as the way takes.
     mtu: u16,
+    /// What datagrams over IPv4 and over IPv6 do where they are longer than the path takes.
+    fragmenting: [UdpFragmenting; 2],
     error: Option<Unreachable>,
+    /// Errors one by one, when the owner wants them so.
+    reports: Option<Reports>,
     multicast: MulticastOptions,
     joined: Joined,
     /// The owner was refused and waits for room.
@@ -410,19 +418,6 @@ impl Udp {
         taken
     }
 
-    /// An ICMP error quotes a datagram of ours; true when it was a socket's.
-    pub(crate) fn on_error(&mut self, key: &FlowKey, why: Option<Unreachable>) -> bool {
-        let (local, remote) = (Endpoint::new(key.local, key.local_port), Endpoint::new(key.remote, key.remote_port));
-        let Some(index) = self.demux(key.table, &local, &remote) else { return false };
-        let Some(socket) = self.sockets.by_index_mut(index) else { return false };
-        // Only who is connected asked for this peer for certain (RFC 1122 4.1.3.3; sockets everywhere do it so).
-        if let (Some(_), Some(why)) = (socket.remote, why) {
-            socket.error = Some(why);
-            self.tell(index, UdpEvents::ERROR);
-        }
-        true
-    }
-
     fn tell(&mut self, index: u32, what: UdpEvents) {
         if let Some(socket) = self.sockets.by_index_mut(index) {
             socket.events |= what;
@@ -584,7 +579,9 @@ impl Udp {
             tos: 0,
             ttl: 64,
             mtu: 0,
+            fragmenting: [UdpFragmenting::default(); 2],
             error: None,
+            reports: None,
             multicast: MulticastOptions::default(),
             joined: Joined::default(),
             wants_room: false,
@@ -686,10 +683,15 @@ impl Socket {
         }
         let hops = (departure.tos, departure.ttl);
         out.via = departure.via;
+        let fragmenting = self.fragmenting[usize::from(key.local.is_v6())];
+        if fragmenting.link_mtu_only {
+            out.forget_path_mtu(&mut self.cache, &key);
+        }
         let size = usize::from(departure.segment_size);
         if size != 0 && self.cut == 0 && out.cuts_datagrams(&mut self.cache, &key, payload.len()) {
             let pieces = payload.len().div_ceil(size) as u64;
-            match out.send_datagrams(&mut self.cache, &key, hops, payload, departure.segment_size) {
+            let how = (departure.segment_size, fragmenting.dont_fragment);
+            match out.send_datagrams(&mut self.cache, &key, hops, payload, how) {
                 Ok(()) => out.counters.udp.datagrams_out += pieces,
                 Err(OutError::Full) => return false,
                 Err(_) => out.counters.udp.send_failures += pieces,
@@ -701,8 +703,9 @@ impl Socket {
         let piece = if size == 0 { rest } else { &rest[..rest.len().min(size)] };
         let mut head = [0; udp::HEADER_LEN];
         udp::emit(key.local_port, key.remote_port, piece.len() as u16, &mut head);
-        if key.local.is_v6() && self.cursor.is_at_start() {
-            self.cursor = Cursor::new(self.mtu);
+        if self.cursor.is_at_start() {
+            let most = if key.local.is_v6() { self.mtu } else { 0 };
+            self.cursor = Cursor::new(most, fragmenting.dont_fragment);
         }
         let (cache, cursor) = (&mut self.cache, &mut self.cursor);
         let (tos, ttl) = hops;

@@ -216,8 +216,38 @@ pub struct SocketOptions {
     pub send_buffer: u32,
     /// IPV6_MTU as it was set; 0: the path decides.
     pub mtu: u16,
+    /// What datagrams do that are longer than the path takes.
+    pub discovery: Discovery,
+    /// IP_RECVERR or IPV6_RECVERR: errors of datagrams are told one by one.
+    pub receive_errors: bool,
     /// How datagrams go to groups, and what is heard of them.
     pub multicast: Multicast,
+}
+
+/// What a datagram session does about the MTU of paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Discovery {
+    /// IP_MTU_DISCOVER, by Linux's numbers (0 DONT, 1 WANT, 2 DO, 3 PROBE, 4 INTERFACE, 5 OMIT). None: never set, which is told as WANT.
+    pub v4: Option<u8>,
+    /// IPV6_MTU_DISCOVER, likewise.
+    pub v6: Option<u8>,
+    /// IPV6_DONTFRAG.
+    pub v6_whole: bool,
+}
+
+impl Discovery {
+    /// IP_PMTUDISC_DO and IPV6_PMTUDISC_DO.
+    pub const DO: u8 = 2;
+    /// IP_PMTUDISC_PROBE and IPV6_PMTUDISC_PROBE.
+    pub const PROBE: u8 = 3;
+    /// IP_PMTUDISC_INTERFACE and IPV6_PMTUDISC_INTERFACE.
+    pub const INTERFACE: u8 = 4;
+
+    /// What is longer than the path takes is refused, and not cut.
+    pub fn refuses(self, v6: bool) -> bool {
+        let how = if v6 { self.v6 } else { self.v4 };
+        how.is_some_and(|how| (Discovery::DO..=Discovery::INTERFACE).contains(&how)) || (v6 && self.v6_whole)
+    }
 }
 
 /// What a datagram session does about groups.
@@ -282,6 +312,8 @@ impl Default for SocketOptions {
             receive_buffer: 0,
             send_buffer: 0,
             mtu: 0,
+            discovery: Discovery { v4: None, v6: None, v6_whole: false },
+            receive_errors: false,
             multicast: Multicast::default(),
         }
     }
@@ -421,6 +453,23 @@ pub enum Request {
         /// How.
         change: GroupChange,
     },
+    /// What does the path to a peer take, and may a datagram of `len` bytes leave? Answer: [`Reply::PathMtu`], or EMSGSIZE.
+    PathMtu {
+        /// The session.
+        session: SessionId,
+        /// The peer; None: the one that it is connected to.
+        remote: Option<SocketAddr>,
+        /// Payload bytes; 0: none, only the path is asked for.
+        len: u32,
+    },
+    /// A child that this process is about to fork enters by the descriptor that comes with the answer, and says [`Request::Hello`] there: it may be where the door is out of its reach, by
+    /// its user, its root or its network namespace. Answer: [`Reply::Done`] and one descriptor.
+    Child,
+    /// The oldest error of a datagram session that asked for them one by one. Answer: [`Reply::ErrorReport`].
+    ErrorReport {
+        /// The session.
+        session: SessionId,
+    },
 }
 
 /// What the host answers.
@@ -452,6 +501,27 @@ pub enum Reply {
     },
     /// What is there.
     Interfaces(Vec<Interface>),
+    /// The longest IP packet.
+    PathMtu(u32),
+    /// The error, if there was one.
+    ErrorReport(Option<ErrorReport>),
+}
+
+/// What became of a datagram that did not arrive (`sock_extended_err` of Linux).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// As Linux would say it.
+    pub errno: i32,
+    /// To whom it was sent.
+    pub to: SocketAddr,
+    /// Who said so by ICMP; None: the host refused it.
+    pub offender: Option<IpAddr>,
+    /// Type and code of the ICMP message.
+    pub icmp: (u8, u8),
+    /// The longest IP packet that passes, when it was longer.
+    pub mtu: u32,
+    /// What is known of its payload.
+    pub payload: Vec<u8>,
 }
 
 /// An interface of a namespace, as `getifaddrs` would say it.

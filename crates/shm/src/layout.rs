@@ -167,7 +167,9 @@ pub struct SessionHead {
     pub rx_drops: AtomicU32,
     /// Bytes sent and not acknowledged (SIOCOUTQ is this and what is in the transmit FIFO behind it).
     pub unacked: AtomicU32,
-    reserved: [Reserved; 12],
+    /// Errors of datagrams that wait to be asked for ([`crate::door::Request::ErrorReport`]).
+    pub error_reports: AtomicU32,
+    reserved: [Reserved; 11],
     /// The value of `error` that a process took last.
     pub error_seen: AtomicU32,
     /// Bits of [`flags`].

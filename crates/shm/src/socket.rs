@@ -170,6 +170,15 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
+/// A connection as [`connect`] and [`accept`] make one. The first end is the host's and does not block.
+pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = SocketType::SEQPACKET;
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    refuse_descriptors(ours.as_fd());
+    Ok((ours, theirs))
+}
+
 /// How long the kernel lets somebody wait who reads from a lifeline. It is the shortest time that it knows.
 const NO_BYTES: Duration = Duration::from_micros(1);
 

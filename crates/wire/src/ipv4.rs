@@ -11,7 +11,8 @@ pub const HEADER_LEN: usize = 20;
 /// The longest packet, header included.
 pub const MAX_LEN: usize = 65535;
 
-const DONT_FRAGMENT: u16 = 0x4000;
+/// DF in the field of flags and fragment offset (RFC 791 3.1).
+pub const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 

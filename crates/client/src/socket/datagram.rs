@@ -37,6 +37,7 @@ impl Socket {
         if record > tx.mem.limit() {
             return Err(Errno::MSGSIZE);
         }
+        self.may_leave(how, total)?;
         let head = outgoing(how);
         let mut deadline = None;
         loop {

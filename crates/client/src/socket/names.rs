@@ -130,6 +130,7 @@ impl Socket {
             return told.map(drop);
         }
         self.set_flag(flags::OOB_INLINE, options.oob_inline);
+        self.core.heed(options);
         self.with(|socket| socket.options = *options);
         Ok(())
     }

@@ -10,12 +10,13 @@ use clearway_shm::bell::Ringer;
 use clearway_shm::door::{Hello, Reply, RingPlaces, Token, VERSION, Welcome};
 use clearway_shm::layout::{LaneHead, MAGIC};
 use clearway_shm::ring::ring_len;
+use clearway_shm::socket::Credentials;
 use clearway_shm::{Bell, RingConsumer, RingProducer, Segment, ShmError, socket};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::{Entry, KIND_PROCESS, Keeper, Member, Process, word};
-use crate::answer::Doorway;
+use crate::answer::{Asker, Doorway};
 use crate::errno::{Refusal, refuse};
 use crate::memory::Memory;
 use crate::namespaces::{DEFAULT, same_bytes};
@@ -97,8 +98,28 @@ impl Keeper {
         }
     }
 
+    /// A process is about to fork, and the child may not reach the door: it gets a connection, by which it comes as if to the door that its parent came to.
+    pub(super) fn expect_child(&mut self, handle: Handle<Process>, asker: &Asker) {
+        let Some(parent) = self.processes.get(handle) else { return };
+        let came = (parent.through.clone(), parent.by_way_back);
+        // The child's own number is not known to anybody yet.
+        let who = Credentials { pid: parent.pid, uid: parent.uid, gid: parent.uid };
+        match socket::connection() {
+            Ok((ours, theirs)) => {
+                self.meet_as(ours, came, Some(who));
+                asker.answer(Ok(Reply::Done), &[theirs.as_fd()]);
+            }
+            Err(error) => asker.answer(Err(refuse(Errno::ENFILE, error.to_string())), &[]),
+        }
+    }
+
     /// Somebody knocked, at the door of this namespace, or at the one that is the way back.
-    fn meet(&mut self, socket: OwnedFd, (through, by_way_back): (Option<String>, bool)) {
+    fn meet(&mut self, socket: OwnedFd, came: (Option<String>, bool)) {
+        let who = socket::peer_credentials(socket.as_fd()).ok();
+        self.meet_as(socket, came, who);
+    }
+
+    fn meet_as(&mut self, socket: OwnedFd, (through, by_way_back): (Option<String>, bool), who: Option<Credentials>) {
         // Who is connected and said nothing yet makes room; nobody can hold all places, or all descriptors, without showing a secret.
         if self.strangers.is_full() || self.processes.is_full() {
             self.make_room();
@@ -115,7 +136,6 @@ impl Keeper {
             tracing::warn!("limit reached: open files; who knocked was sent away");
             return;
         };
-        let who = socket::peer_credentials(socket.as_fd()).ok();
         let (pid, uid) = who.map_or((0, NOBODY), |who| (who.pid, who.uid));
         let process = Process { door: Arc::new(Doorway::new(socket)), pid, uid, through, by_way_back, member: None };
         let Some(handle) = self.processes.insert(process) else {

@@ -53,6 +53,7 @@ impl Keeper {
             Request::Interfaces => self.ask_interfaces(asker),
             Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
             Request::Claim { session } => self.ask_claim(asker, session),
+            Request::Child => self.expect_child(handle, &asker),
             Request::Segment { segment } => answer_segment(&asker, segment),
             Request::Stayed { what, why } => {
                 self.note_stayed(asker.program.number, what, why);
@@ -171,6 +172,8 @@ impl Keeper {
             | Request::Urgent { session, .. }
             | Request::Settle { session }
             | Request::Group { session, .. }
+            | Request::PathMtu { session, .. }
+            | Request::ErrorReport { session }
             | Request::Info { session } => *session,
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
@@ -198,6 +201,10 @@ impl Keeper {
                     sessions.change_group(stack, program, id, Wish { iface, group, change })?;
                     Reply::Done
                 }
+                Request::PathMtu { remote, len, .. } => {
+                    Reply::PathMtu(sessions.path_mtu(stack, program, id, (remote, len))?)
+                }
+                Request::ErrorReport { .. } => Reply::ErrorReport(sessions.error_report(stack, program, id)?),
                 Request::Urgent { ahead, .. } => {
                     sessions.urge(stack, program, id, ahead)?;
                     Reply::Done

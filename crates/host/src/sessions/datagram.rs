@@ -15,11 +15,12 @@ use clearway_shm::{Consumer, Hostile, Producer};
 use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
+use super::errors::about_errors;
 use super::groups::{Wish, iface_of, multicast_options};
 use super::relay::{Letter, Road};
 use super::verbs::gone;
 use super::{HostStack, Session, Sessions, What};
-use crate::errno::{Refusal, of_unreachable, refuse};
+use crate::errno::{Refusal, refuse};
 use crate::quota::{Permit, Thing};
 use crate::store::FifoBlocks;
 
@@ -170,6 +171,7 @@ impl Sessions {
         let socket = stack.udp_bind_shared(spec, sharing)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
         stack.udp_set_mtu(socket, session.options.mtu)?;
+        about_errors(stack, socket, &session.options)?;
         // An interface that is gone by now, or never was, is as none.
         let _ = stack.udp_set_multicast(socket, multicast_options(&session.options.multicast));
         datagrams.socket = Some(socket);
@@ -179,7 +181,7 @@ impl Sessions {
     }
 
     /// The session's socket; one that was never bound is bound to any address and a free port now, as on Linux.
-    fn bound(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> Result<UdpId, Refusal> {
+    pub(super) fn bound(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> Result<UdpId, Refusal> {
         let session = self.table.get(handle).ok_or_else(gone)?;
         match &session.what {
             What::Datagrams(datagrams) if datagrams.socket.is_some() => datagrams.socket.ok_or_else(gone),
@@ -259,6 +261,7 @@ impl Sessions {
         };
         let wants_room = datagrams.tx.room_wanted(datagrams.tx_blocks.place.limit / 2);
         let program = Arc::clone(&session.program);
+        session.show_reports(stack, socket);
         match outcome {
             Ok(true) => self.unfinished.push(handle),
             Ok(false) => {}
@@ -388,13 +391,7 @@ impl Sessions {
             self.send_datagrams(stack, handle);
         }
         if what.has(UdpEvents::ERROR) {
-            let socket = match self.table.get(handle).map(|s| &s.what) {
-                Some(What::Datagrams(datagrams)) => datagrams.socket,
-                _ => None,
-            };
-            if let Some(why) = socket.and_then(|socket| stack.udp_error(socket)) {
-                self.error_later(handle, of_unreachable(why));
-            }
+            self.tell_error(stack, handle);
         }
     }
 }

@@ -10,6 +10,7 @@ use clearway_shm::door::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{SessionHead, event, state};
 use nix::errno::Errno;
 
+use super::errors::about_errors;
 use super::groups::multicast_options;
 use super::{HostStack, Lane, Session, Sessions, What, place};
 use crate::errno::{Refusal, refuse};
@@ -266,6 +267,8 @@ impl Sessions {
                 if let Some(socket) = datagrams.socket {
                     stack.udp_set_hops(socket, options.tos, options.ttl)?;
                     stack.udp_set_mtu(socket, options.mtu)?;
+                    about_errors(stack, socket, &options)?;
+                    session.show_reports(stack, socket);
                     stack.udp_set_multicast(socket, multicast_options(&options.multicast))?;
                     let sharing = session.sharing();
                     stack.udp_set_sharing(socket, sharing)?;
@@ -293,7 +296,7 @@ impl Sessions {
 fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
     use std::sync::atomic::Ordering::Release;
     let head = block.segment().session(block.place().offset).ok()?;
-    for word in [&head.state, &head.error, &head.rx_drops, &head.unacked] {
+    for word in [&head.state, &head.error, &head.rx_drops, &head.unacked, &head.error_reports] {
         word.store(0, Release);
     }
     for word in [&head.error_seen, &head.flags, &head.rx_lock, &head.tx_lock] {

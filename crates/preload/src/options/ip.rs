@@ -40,9 +40,9 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::IP_PKTINFO => want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo, wants.pktinfo6)),
         libc::IP_RECVTOS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tos, wants.tclass)),
         libc::IP_RECVTTL => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.ttl, wants.hop_limit)),
-        libc::IP_MTU_DISCOVER => discover(ours, number)?,
-        libc::IP_RECVERR
-        | libc::IP_FREEBIND
+        libc::IP_MTU_DISCOVER => setting.options.discovery.v4 = discover(ours, number)?,
+        libc::IP_RECVERR => receive_errors(setting, number != 0, false)?,
+        libc::IP_FREEBIND
         | libc::IP_TRANSPARENT
         | libc::IP_BIND_ADDRESS_NO_PORT
         | libc::IP_RECVORIGDSTADDR
@@ -53,13 +53,24 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     Ok(())
 }
 
-/// The default is what the stack does: it heeds the path's MTU where it is told of one, and never sends what must not be cut to the kernel.
-fn discover(ours: &Ours, number: c_int) -> Answer<()> {
+/// A stream always heeds what its path takes, so it may be told that only. What datagrams do that are longer is the owner's.
+pub(super) fn discover(ours: &Ours, number: c_int) -> Answer<Option<u8>> {
     let how = within(number, 0, LAST_DISCOVER)?;
-    if how != WANT && how != libc::IP_PMTUDISC_DO {
+    if ours.is_stream() && how != WANT && how != libc::IP_PMTUDISC_DO {
         return fail(libc::ENOPROTOOPT);
     }
-    ours.extra().mtu_discover = Some(how);
+    Ok(Some(how as u8))
+}
+
+/// IP_RECVERR and IPV6_RECVERR: of a stream, whose errors the calls tell, only off.
+pub(super) fn receive_errors(setting: &mut Setting<'_>, on: bool, v6: bool) -> Answer<()> {
+    if setting.ours.is_stream() {
+        return only_off(c_int::from(on));
+    }
+    let mut extra = setting.ours.extra();
+    let wants = &mut extra.wants;
+    *(if v6 { &mut wants.errors6 } else { &mut wants.errors }) = on;
+    setting.options.receive_errors = wants.errors || wants.errors6;
     Ok(())
 }
 
@@ -85,10 +96,10 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
         libc::IP_PKTINFO => Value::Short(c_int::from(wants.pktinfo)),
         libc::IP_RECVTOS => Value::Short(c_int::from(wants.tos)),
         libc::IP_RECVTTL => Value::Short(c_int::from(wants.ttl)),
-        libc::IP_MTU_DISCOVER => Value::Short(ours.extra().mtu_discover.unwrap_or(WANT)),
+        libc::IP_MTU_DISCOVER => Value::Short(options.discovery.v4.map_or(WANT, c_int::from)),
         libc::IP_MTU => Value::Short(path_mtu(ours)?),
-        libc::IP_RECVERR
-        | libc::IP_FREEBIND
+        libc::IP_RECVERR => Value::Short(c_int::from(wants.errors)),
+        libc::IP_FREEBIND
         | libc::IP_TRANSPARENT
         | libc::IP_BIND_ADDRESS_NO_PORT
         | libc::IP_RECVORIGDSTADDR
@@ -103,6 +114,5 @@ pub(super) fn path_mtu(ours: &Ours) -> Answer<c_int> {
     if ours.socket.remote().is_none() {
         return fail(libc::ENOTCONN);
     }
-    let info = ours.socket.info()?;
-    Ok(c_int::try_from(info.pmtu).unwrap_or(c_int::MAX))
+    Ok(c_int::try_from(ours.socket.path_mtu()?).unwrap_or(c_int::MAX))
 }

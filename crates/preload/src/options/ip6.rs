@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use clearway_client::flags;
 
-use super::ip::{WANT, path_mtu, want};
+use super::ip::{WANT, discover, path_mtu, receive_errors, want};
 use super::names::{IPV6_AUTOFLOWLABEL, IPV6_FLOWINFO_SEND};
 use super::{Setting, Value, number, only_off, within};
 use crate::errno::{Answer, fail};
@@ -13,7 +13,6 @@ use crate::object::Ours;
 const DEFAULT_HOPS: u8 = 64;
 /// Every link of IPv6 takes as much (RFC 8200 5).
 const LEAST_MTU: c_int = 1280;
-const LAST_DISCOVER: c_int = 5;
 
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
     let number = number(value)?;
@@ -27,10 +26,13 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::IPV6_RECVPKTINFO => want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo6, wants.pktinfo)),
         libc::IPV6_RECVTCLASS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tclass, wants.tos)),
         libc::IPV6_RECVHOPLIMIT => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.hop_limit, wants.ttl)),
-        libc::IPV6_MTU_DISCOVER => discover(ours, number)?,
+        libc::IPV6_MTU_DISCOVER => setting.options.discovery.v6 = discover(ours, number)?,
+        // A stream's segments are never longer than the path takes.
+        libc::IPV6_DONTFRAG => setting.options.discovery.v6_whole = number != 0,
+        libc::IPV6_RECVERR => receive_errors(setting, number != 0, true)?,
         libc::IPV6_MTU if number != 0 && number < LEAST_MTU => return fail(libc::EINVAL),
         libc::IPV6_MTU => setting.options.mtu = u16::try_from(number).unwrap_or(u16::MAX),
-        libc::IPV6_RECVERR | libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND => {
+        libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND => {
             return only_off(number);
         }
         _ => return fail(libc::ENOPROTOOPT),
@@ -44,15 +46,6 @@ fn is_bound_to_one(ours: &Ours) -> bool {
     local.port() != 0 && local.is_ipv6() && !local.ip().is_unspecified()
 }
 
-fn discover(ours: &Ours, number: c_int) -> Answer<()> {
-    let how = within(number, 0, LAST_DISCOVER)?;
-    if how != WANT && how != libc::IPV6_PMTUDISC_DO {
-        return fail(libc::ENOPROTOOPT);
-    }
-    ours.extra().mtu_discover6 = Some(how);
-    Ok(())
-}
-
 pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
     let options = ours.socket.options();
     let wants = ours.extra().wants;
@@ -63,11 +56,11 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
         libc::IPV6_RECVPKTINFO => c_int::from(wants.pktinfo6),
         libc::IPV6_RECVTCLASS => c_int::from(wants.tclass),
         libc::IPV6_RECVHOPLIMIT => c_int::from(wants.hop_limit),
-        libc::IPV6_MTU_DISCOVER => ours.extra().mtu_discover6.unwrap_or(WANT),
+        libc::IPV6_MTU_DISCOVER => options.discovery.v6.map_or(WANT, c_int::from),
+        libc::IPV6_DONTFRAG => c_int::from(options.discovery.v6_whole),
+        libc::IPV6_RECVERR => c_int::from(wants.errors6),
         libc::IPV6_MTU => path_mtu(ours)?,
-        libc::IPV6_RECVERR | libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND | IPV6_AUTOFLOWLABEL => {
-            0
-        }
+        libc::IPV6_TRANSPARENT | libc::IPV6_FREEBIND | IPV6_FLOWINFO_SEND | IPV6_AUTOFLOWLABEL => 0,
         _ => return fail(libc::ENOPROTOOPT),
     }))
 }

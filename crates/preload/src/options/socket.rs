@@ -21,6 +21,9 @@ const HIGHEST_PRIORITY: c_int = 6;
 const LARGEST_BUFFER: c_int = c_int::MAX / 2;
 
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
+    if name == libc::SO_BINDTODEVICE {
+        return to_device(value);
+    }
     let on_off = number(value)?;
     let on = on_off != 0;
     let socket = &setting.ours.socket;
@@ -91,11 +94,18 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
         libc::SO_SNDTIMEO => Value::Bytes(bytes(timeout_told(socket.timeouts().1))),
         // As Linux says of a peer whose process it does not know.
         libc::SO_PEERCRED => Value::Bytes(bytes(ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })),
+        // No name: it is bound to none.
+        libc::SO_BINDTODEVICE => Value::Bytes(Vec::new()),
         libc::SO_DEBUG | libc::SO_DONTROUTE | libc::SO_MARK | libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => {
             Value::Number(0)
         }
         _ => return fail(libc::ENOPROTOOPT),
     })
+}
+
+/// SO_BINDTODEVICE: an empty name binds to none, which is so already.
+fn to_device(name: &[u8]) -> Answer<()> {
+    if name.first().is_none_or(|&byte| byte == 0) { Ok(()) } else { fail(libc::ENOPROTOOPT) }
 }
 
 pub(super) fn linger_of(value: &[u8]) -> Answer<Option<u16>> {

@@ -151,12 +151,15 @@ pub(crate) struct Cursor {
     id: Option<u32>,
     /// The longest packet that its owner wants, where the way would take a longer one; 0: as the way is.
     most: u16,
+    /// Routers shall not cut it (DF of IPv4), when it leaves whole.
+    dont_fragment: bool,
 }
 
 impl Cursor {
-    /// At the beginning of a datagram whose packets shall be no longer than `most` bytes (0: than the way takes).
-    pub(crate) fn new(most: u16) -> Cursor {
-        Cursor { most, ..Cursor::default() }
+    /// At the beginning of a datagram whose packets shall be no longer than `most` bytes (0: than the way takes). `dont_fragment`: routers of IPv4 shall not
+    /// cut it, when it leaves whole.
+    pub(crate) fn new(most: u16, dont_fragment: bool) -> Cursor {
+        Cursor { most, dont_fragment, ..Cursor::default() }
     }
 
     /// Nothing of the datagram has left.
@@ -318,6 +321,14 @@ impl<S: Sink> IpOut<'_, S> {
         Ok(PathInfo { mtu: station.mtu, max_tcp_segmented_payload: packet.saturating_sub(headers) })
     }
 
+    /// Until the routes change, `cache` says what the first link takes, whatever ICMP told of the path: for who looks for the path's MTU himself (RFC 4821, RFC 8899).
+    pub(crate) fn forget_path_mtu(&mut self, cache: &mut RouteCache, key: &FlowKey) {
+        let Ok(station) = self.station(cache, key) else { return };
+        if let Some(interface) = self.ip.interface(station.iface) {
+            cache.mtu = interface.mtu as u16;
+        }
+    }
+
     #[inline(always)]
     fn station(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
         match self.station_of(cache) {
@@ -411,6 +422,9 @@ impl<S: Sink> IpOut<'_, S> {
         if cursor.id.is_none() && ip_len + total <= mtu {
             let mut room = self.begin(cache, key, proto, total, tos, ttl)?;
             copy_part(0, head, body, room.l4());
+            if cursor.dont_fragment {
+                room.set_dont_fragment();
+            }
             let done = room.finish(total, transport);
             self.commit(done);
             return Ok(());
@@ -465,7 +479,7 @@ impl<S: Sink> IpOut<'_, S> {
         interface.offloads.uso && fits && station.waits_for.is_none()
     }
 
-    /// Sends a UDP packet that the device cuts into datagrams of `size` bytes, the last one perhaps shorter.
+    /// Sends a UDP packet that the device cuts into datagrams of `size` bytes, the last one perhaps shorter; routers of IPv4 may cut them unless `dont_fragment`.
     ///
     /// # Errors
     /// As [`IpOut::begin`], and nothing has changed.
@@ -475,10 +489,13 @@ impl<S: Sink> IpOut<'_, S> {
         key: &FlowKey,
         (tos, ttl): (u8, u8),
         payload: &[u8],
-        size: u16,
+        (size, dont_fragment): (u16, bool),
     ) -> Result<(), OutError> {
         let total = udp::HEADER_LEN + payload.len();
         let mut room = self.begin_large(cache, key, Proto::UDP, total, tos, ttl)?;
+        if dont_fragment {
+            room.set_dont_fragment();
+        }
         let l4 = room.l4();
         udp::emit(key.local_port, key.remote_port, payload.len() as u16, l4);
         l4[udp::HEADER_LEN..].copy_from_slice(payload);
@@ -622,10 +639,21 @@ impl Room<'_> {
 
     /// Turns the header into that of a fragment.
     fn make_v4_fragment(&mut self, id: u16, offset: u16, more: bool) {
+        self.set_v4_fragment_field(id, u16::from(more) << 13 | offset >> 3);
+    }
+
+    /// Sets DF in an IPv4 header. The identification means nothing then (RFC 6864 4.1).
+    fn set_dont_fragment(&mut self) {
+        if self.is_v4() {
+            self.set_v4_fragment_field(0, ipv4::DONT_FRAGMENT);
+        }
+    }
+
+    fn set_v4_fragment_field(&mut self, id: u16, field: u16) {
         let at = usize::from(self.link_len);
         let Some(header) = self.frame.get_mut(at..at + ipv4::HEADER_LEN) else { return };
         header[4..6].copy_from_slice(&id.to_be_bytes());
-        header[6..8].copy_from_slice(&(u16::from(more) << 13 | offset >> 3).to_be_bytes());
+        header[6..8].copy_from_slice(&field.to_be_bytes());
         fill_header_checksum(header);
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Unreachable;
 use crate::ids::UdpId;
 use crate::net::groups::change::MulticastOptions;
 use crate::store::Env;
-use crate::udp::{Datagram, UdpError, UdpOut, UdpSpec};
+use crate::udp::{Datagram, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec};
 
 impl<E: Env> Stack<E> {
     /// Binds a socket, which has its addresses and port for itself. Memory for its queues is taken here.
@@ -102,6 +102,45 @@ impl<E: Env> Stack<E> {
     /// link of IPv6 takes is heeded (RFC 8200 5).
     pub fn udp_set_mtu(&mut self, socket: UdpId, mtu: u16) -> Result<(), UdpError> {
         self.udp.set_mtu(socket, mtu)
+    }
+
+    /// What the socket's datagrams over IPv4 and over IPv6 do where they are longer than the path takes.
+    pub fn udp_set_fragmenting(
+        &mut self,
+        socket: UdpId,
+        v4: UdpFragmenting,
+        v6: UdpFragmenting,
+    ) -> Result<(), UdpError> {
+        self.udp.set_fragmenting(socket, v4, v6)
+    }
+
+    /// The longest IP packet that leaves whole for a peer, when a datagram of `len` bytes may leave ([`UdpFragmenting`]).
+    ///
+    /// # Errors
+    /// As [`Stack::udp_send_with`]; what is [`UdpError::TooLong`] is reported too, where reports are kept.
+    pub fn udp_path_mtu(&mut self, socket: UdpId, to: Option<Endpoint>, len: usize) -> Result<u32, UdpError> {
+        self.udp.path_mtu(&self.ip, socket, to, len)
+    }
+
+    /// Errors are kept one by one for [`Stack::udp_report`], and told of a socket without a peer too (IP_RECVERR); or only the last one of a socket with a peer. Memory for them is
+    /// taken here.
+    pub fn udp_set_reports(&mut self, socket: UdpId, on: bool) -> Result<(), UdpError> {
+        self.udp.set_reports(socket, on)
+    }
+
+    /// How many reports wait.
+    pub fn udp_reports(&self, socket: UdpId) -> u32 {
+        self.udp.reports(socket)
+    }
+
+    /// The oldest report, which stays.
+    pub fn udp_next_report(&self, socket: UdpId) -> Option<UdpErrorReport> {
+        self.udp.next_report(socket)
+    }
+
+    /// The oldest report, and what is known of its datagram's payload. It is gone from the queue.
+    pub fn udp_report(&mut self, socket: UdpId) -> Option<(UdpErrorReport, &[u8])> {
+        self.udp.report(socket)
     }
 
     /// Gives a socket its owner's word, which comes with its events.

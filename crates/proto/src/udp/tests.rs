@@ -4,7 +4,7 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_pkt::Offloads;
-use clearway_wire::{Malformed, eth, ipv4, ipv6};
+use clearway_wire::{Malformed, eth, icmpv4, ipv4, ipv6};
 
 use super::*;
 use crate::testing::*;
@@ -340,6 +340,85 @@ fn a_socket_may_keep_its_packets_shorter_than_the_way_takes() {
         }
         assert_eq!(received(&mut net, socket)[0].2, payload);
     }
+}
+
+/// What a datagram of `len` bytes did: the lengths and DF bits of the IPv4 packets that left, or why it was refused.
+fn sent_as(net: &mut Net, socket: UdpId, to: &str, len: usize) -> Result<Vec<(usize, bool)>, UdpError> {
+    net.stack.udp_send(socket, end(to, 9), None, &vec![7; len])?;
+    net.stack.emit(net.now, &mut net.sink);
+    let mut packets = Vec::new();
+    while let Some((_, frame, _)) = net.sink.sent.pop_front() {
+        let df = frame[0] >> 4 == 4 && ipv4::check(&frame, true).unwrap().dont_fragment();
+        packets.push((frame.len(), df));
+    }
+    Ok(packets)
+}
+
+#[test]
+fn datagrams_are_cut_whole_or_refused_as_the_owner_says() {
+    const CUT: UdpFragmenting = UdpFragmenting { refused: false, dont_fragment: false, link_mtu_only: false };
+    const HERE: UdpFragmenting = UdpFragmenting { dont_fragment: true, ..CUT };
+    const NEVER: UdpFragmenting = UdpFragmenting { refused: true, ..HERE };
+    const PROBE: UdpFragmenting = UdpFragmenting { link_mtu_only: true, ..NEVER };
+    for (ours, theirs, headers) in [("10.0.0.1", "10.0.0.2", 28), ("2001:db8::1", "2001:db8::2", 48)] {
+        let v4 = headers == 28;
+        let mut net = Net::new(&[(raw(1500), &["10.0.0.1/24", "2001:db8::1/64"])]);
+        let socket = bind(&mut net, ours, 7);
+        let (local, remote) = (addr(ours), addr(theirs));
+        net.stack.ip.learn_path_mtu(net.now, Table(0), &local, &remote, 1_400, &mut net.stack.counters).unwrap();
+        // Each: of a datagram that fits, of one that is longer than the path takes, and of one that is longer than the link takes.
+        let lens = [1_400 - headers, 1_401 - headers, 1_501 - headers];
+        for (how, expected) in [
+            (CUT, [Ok((1, false)), Ok((2, false)), Ok((2, false))]),
+            (HERE, [Ok((1, true)), Ok((2, false)), Ok((2, false))]),
+            (NEVER, [Ok((1, true)), Err(UdpError::TooLong), Err(UdpError::TooLong)]),
+            (PROBE, [Ok((1, true)), Ok((1, true)), Err(UdpError::TooLong)]),
+        ] {
+            net.stack.udp_set_fragmenting(socket, how, how).unwrap();
+            for (len, expected) in lens.into_iter().zip(expected) {
+                let told = net.stack.udp_path_mtu(socket, Some(end(theirs, 9)), len);
+                let mtu = if how.link_mtu_only { 1_500 } else { 1_400 };
+                assert_eq!(told, if expected.is_err() { Err(UdpError::TooLong) } else { Ok(mtu) }, "{how:?} {len}");
+                let found = sent_as(&mut net, socket, theirs, len).map(|sent| (sent.len(), sent[0].1));
+                assert_eq!(found, expected.map(|(count, df)| (count, df && v4)), "{how:?} {len} {ours}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_are_reported_one_by_one_when_the_owner_wants_them_so() {
+    let mut net = Net::new(&[(raw(1500), &["10.0.0.1/24"])]);
+    let socket = bind(&mut net, "0.0.0.0", 7);
+    let whole = UdpFragmenting { refused: true, dont_fragment: true, link_mtu_only: false };
+    net.stack.udp_set_fragmenting(socket, whole, whole).unwrap();
+    let quoted = udp_packet(("10.0.0.1", 7), ("10.0.0.2", 9), b"lost");
+    let told = |net: &mut Net, code, mtu| {
+        let quoted = &quoted;
+        let error = icmpv4::Icmpv4::Unreachable { code, mtu, quoted };
+        net.ingest_on(Iface(0), &icmp_v4("10.0.0.254", "10.0.0.1", &error))
+    };
+    assert_eq!(told(&mut net, icmpv4::UNREACHABLE_PORT, 0), None);
+    assert_eq!(net.stack.next_event(), None, "without a peer nothing is told");
+    net.stack.udp_set_reports(socket, true).unwrap();
+    assert_eq!(told(&mut net, icmpv4::UNREACHABLE_PORT, 0), None);
+    let event = net.stack.next_event();
+    assert_eq!(event, Some(Event::Udp { socket, token: 7, what: UdpEvents::ERROR }));
+    assert_eq!(net.stack.udp_error(socket), Some(Unreachable::Port));
+    assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 9), None, &[3; 1_473]), Err(UdpError::TooLong));
+    assert_eq!(net.stack.udp_reports(socket), 2);
+    let to = end("10.0.0.2", 9);
+    let offender = Some(addr("10.0.0.254"));
+    let port = UdpErrorReport { why: Some(Unreachable::Port), to, offender, icmp: (3, 3), mtu: 0 };
+    assert_eq!(net.stack.udp_next_report(socket), Some(port));
+    assert_eq!(net.stack.udp_report(socket), Some((port, &b"lost"[..])));
+    let long = UdpErrorReport { why: None, to, offender: None, icmp: (0, 0), mtu: 1_500 };
+    assert_eq!(net.stack.udp_report(socket), Some((long, &b""[..])));
+    assert_eq!(net.stack.udp_report(socket), None);
+    for _ in 0..100 {
+        told(&mut net, icmpv4::UNREACHABLE_PORT, 0);
+    }
+    assert_eq!(net.stack.udp_reports(socket), 16, "no more than there is room for");
 }
 
 /// A stack whose loopback carries everything, with a receiver at port 53 and a sender at port 1000.

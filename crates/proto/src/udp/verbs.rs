@@ -101,10 +101,43 @@ impl Udp {
     /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of
     /// the queue is free.
     pub(crate) fn send(&mut self, ip: &Ip, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
+        let (from, to, via) = self.addresses(ip, socket, how)?;
+        let s = self.by_id(socket)?;
+        let (table, known) = (s.table, s.way);
+        let refused = s.fragmenting[usize::from(to.addr.is_v6())].refused;
+        let most = if to.addr.is_v4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
+        if bytes.len() > most.min(self.queue_bytes) {
+            return Err(UdpError::TooLong);
+        }
+        let group = to.addr.is_multicast();
+        let way = (from, to.addr, ip.generation());
+        if known != Some(way) || via.is_some() || group {
+            let hop = ip.hop_via(table, via, &from, &to.addr).map_err(|_| UdpError::NoRoute)?;
+            if group {
+                return self.send_group(ip, socket, how, (from, to), hop.iface, bytes);
+            }
+        }
+        let segment_size = path_segment_size(ip, (table, &from, &to.addr), how.segment_size, bytes.len())?;
+        if refused {
+            let len = if segment_size == 0 { bytes.len() } else { segment_size.into() };
+            self.fits(ip, socket, (&from, to), len)?;
+        }
+        let s = self.by_id(socket)?;
+        s.way = Some(way);
+        let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(s.ttl));
+        self.queue(socket, Departure { from, to, tos, ttl, segment_size, via }, bytes)
+    }
+
+    /// From which address a datagram goes to whom, and by which interface where the addresses do not decide that.
+    pub(super) fn addresses(
+        &mut self,
+        ip: &Ip,
+        socket: UdpId,
+        how: &UdpOut,
+    ) -> Result<(Addr, Endpoint, Option<Iface>), UdpError> {
         let s = self.by_id(socket)?;
         let (table, local, dual, multicast) = (s.table, s.local.addr, s.dual, s.multicast);
         let to = how.to.or(s.remote).ok_or(UdpError::BadAddress)?;
-        let known = s.way;
         if to.port == 0 || to.addr.is_unspecified() {
             return Err(UdpError::BadAddress);
         }
@@ -120,23 +153,7 @@ impl Udp {
         if wrong_family || (local == Addr::ANY_V6 && to.addr.is_v4() && !dual) {
             return Err(UdpError::BadAddress);
         }
-        let most = if to.addr.is_v4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
-        if bytes.len() > most.min(self.queue_bytes) {
-            return Err(UdpError::TooLong);
-        }
-        let group = to.addr.is_multicast();
-        let way = (from, to.addr, ip.generation());
-        if known != Some(way) || via.is_some() || group {
-            let hop = ip.hop_via(table, via, &from, &to.addr).map_err(|_| UdpError::NoRoute)?;
-            if group {
-                return self.send_group(ip, socket, how, (from, to), hop.iface, bytes);
-            }
-        }
-        let segment_size = path_segment_size(ip, (table, &from, &to.addr), how.segment_size, bytes.len())?;
-        let s = self.by_id(socket)?;
-        s.way = Some(way);
-        let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(s.ttl));
-        self.queue(socket, Departure { from, to, tos, ttl, segment_size, via }, bytes)
+        Ok((from, to, via))
     }
 
     /// Queues a datagram to a group that leaves by `iface`, and gives the members here their copies (RFC 1112 6.1, 7.2).
@@ -154,6 +171,8 @@ impl Udp {
         let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(multicast.ttl));
         let mtu = ip.interface(iface).map_or(0, |i| i.mtu) as usize;
         let segment_size = segment_size(mtu, &to.addr, how.segment_size, bytes.len())?;
+        let len = if segment_size == 0 { bytes.len() } else { segment_size.into() };
+        self.may_leave(socket, to, mtu as u32, len)?;
         let departure = Departure { from, to, tos, ttl, segment_size, via: Some(iface) };
         // RFC 1112 6.1: a TTL of 0 keeps it on this host.
         if ttl > 0 || ip.interface(iface).is_some_and(|i| i.is_loopback()) {

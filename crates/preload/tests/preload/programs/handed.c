@@ -40,8 +40,8 @@ static void ask(int fd)
 	printf("the end: %zd\n", recv(fd, back, 1, 0));
 }
 
-enum way { EXECVE, EXECV, EXECVP, EXECVPE, FEXECVE, EXECVEAT, VFORK, SPAWN, SPAWNP, WAYS };
-static const char *names[] = {"execve", "execv", "execvp", "execvpe", "fexecve", "execveat", "vfork", "posix_spawn", "posix_spawnp"};
+enum way { EXECVE, EXECV, EXECVP, EXECVPE, FEXECVE, EXECVEAT, EXECL, EXECLP, EXECLE, VFORK, SPAWN, SPAWNP, WAYS };
+static const char *names[] = {"execve", "execv", "execvp", "execvpe", "fexecve", "execveat", "execl", "execlp", "execle", "vfork", "posix_spawn", "posix_spawnp"};
 
 static void executed(enum way way)
 {
@@ -91,6 +91,18 @@ static void executed(enum way way)
 			break;
 		case EXECVPE:
 			execvpe(path, argv, empty);
+			break;
+		case EXECL:
+			clearenv();
+			execl(path, argv[0], argv[1], argv[2], argv[3], (char *)NULL);
+			break;
+		case EXECLP:
+			clearenv();
+			/* More words than there are registers for them. */
+			execlp(path, argv[0], argv[1], argv[2], argv[3], "4", "5", "6", "7", "8", "9", "10", (char *)NULL);
+			break;
+		case EXECLE:
+			execle(path, argv[0], argv[1], argv[2], argv[3], "4", "5", "6", "7", (char *)NULL, empty);
 			break;
 		case FEXECVE:
 			fexecve(exe, argv, empty);
@@ -189,7 +201,7 @@ int main(int argc, char **argv)
 		return 2;
 	self_from(argv[1]);
 	snprintf(self_text, sizeof(self_text), "%s", argv[1]);
-	if (argc == 4)
+	if (argc >= 4)
 		return echoes(atoi(argv[3]));
 	for (enum way way = 0; way < WAYS; way++)
 		executed(way);

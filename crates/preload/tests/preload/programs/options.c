@@ -1,6 +1,7 @@
 /* Options that change what a socket does, seen by what it does. */
 #include "common.h"
 
+#include <linux/errqueue.h>
 #include <linux/sockios.h>
 
 static int readable(int fd)
@@ -93,6 +94,141 @@ static void mtu(void)
 	close(to);
 }
 
+static int get(int fd, int level, int name)
+{
+	int value = -99;
+	socklen_t len = sizeof(value);
+
+	return getsockopt(fd, level, name, &value, &len) ? -errno : value;
+}
+
+static const char *set(int fd, int level, int name, int value)
+{
+	return setsockopt(fd, level, name, &value, sizeof(value)) ? strerrorname_np(errno) : "set";
+}
+
+/* What datagrams do where they are too long. */
+static void discovery(void)
+{
+	int v6 = self.ss_family == AF_INET6, fd = bound(SOCK_DGRAM), to = bound(SOCK_DGRAM);
+	int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP, name = v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER;
+	struct sockaddr_storage at = name_of(to);
+	char text[4000] = "";
+
+	printf("at first: %d\n", get(fd, level, name));
+	for (int how = -1; how <= 6; how++) {
+		printf("discover %d: %s", how, set(fd, level, name, how));
+		printf(", is %d", get(fd, level, name));
+		printf(", sent %zd", sendto(fd, text, sizeof(text), 0, (void *)&at, self_len));
+		printf(", came %zd\n", recv(to, text, sizeof(text), 0));
+	}
+	if (connect(fd, (void *)&at, self_len))
+		die("connect");
+	printf("the path's is known: %d\n", get(fd, level, v6 ? IPV6_MTU : IP_MTU) >= 1280);
+	close(fd);
+	fd = bound(SOCK_DGRAM);
+	printf("not connected: %s\n", strerrorname_np(-get(fd, level, v6 ? IPV6_MTU : IP_MTU)));
+	if (v6) {
+		printf("IPV6_DONTFRAG: %d", get(fd, level, IPV6_DONTFRAG));
+		printf(", %s", set(fd, level, IPV6_DONTFRAG, 1));
+		printf(", %d\n", get(fd, level, IPV6_DONTFRAG));
+		set(fd, level, IPV6_MTU, 1280);
+		for (int len = 1232; len <= 1233; len++)
+			printf("%d bytes: %s\n", len, sendto(fd, text, len, 0, (void *)&at, self_len) == len ? "sent" : strerrorname_np(errno));
+		printf("IPV6_DONTFRAG: %s\n", set(fd, level, IPV6_DONTFRAG, 0));
+		printf("cut: %zd\n", sendto(fd, text, 1233, 0, (void *)&at, self_len));
+		/* What was said before the socket had an address goes along. */
+		int later = socket(AF_INET6, SOCK_DGRAM, 0);
+		printf("early: %s", set(later, level, IPV6_DONTFRAG, 1));
+		printf(", %s\n", set(later, level, IPV6_MTU, 1280));
+		printf("too long: %s\n", sendto(later, text, 2000, 0, (void *)&at, self_len) < 0 ? strerrorname_np(errno) : "sent");
+		printf("is %d\n", get(later, level, IPV6_DONTFRAG));
+		close(later);
+	}
+	close(fd);
+	close(to);
+}
+
+/* The next error of the queue. */
+static void next_error(int fd, const struct sockaddr_storage *to)
+{
+	char text[64] = "", space[256];
+	struct sockaddr_storage name = {0};
+	struct iovec vector = {text, sizeof(text) - 1};
+	struct msghdr message = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+	ssize_t len = recvmsg(fd, &message, MSG_ERRQUEUE);
+
+	if (len < 0) {
+		printf("no error: %s\n", strerrorname_np(errno));
+		return;
+	}
+	printf("an error: %zd bytes %s, flags %#x, name of %u is the peer's: %d\n", len, text, message.msg_flags, message.msg_namelen,
+	       ((struct sockaddr_in *)&name)->sin_port == ((const struct sockaddr_in *)to)->sin_port && name.ss_family == to->ss_family);
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
+		struct sock_extended_err *error = (void *)CMSG_DATA(head);
+		struct sockaddr_in *v4 = (void *)SO_EE_OFFENDER(error);
+		struct sockaddr_in6 *v6 = (void *)v4, *own6 = (void *)&self;
+		int ours = v4->sin_family == AF_INET ? v4->sin_addr.s_addr == ((struct sockaddr_in *)&self)->sin_addr.s_addr
+		                                     : !memcmp(&v6->sin6_addr, &own6->sin6_addr, 16);
+
+		printf("level %d type %d len %zu: %s origin %d type %d code %d info %u data %u, offender's family %d, is us: %d\n", head->cmsg_level, head->cmsg_type,
+		       (size_t)head->cmsg_len, strerrorname_np(error->ee_errno), error->ee_origin, error->ee_type, error->ee_code, error->ee_info, error->ee_data,
+		       v4->sin_family, v4->sin_family ? ours : -1);
+	}
+}
+
+static void error_queue(void)
+{
+	int v6 = self.ss_family == AF_INET6, fd = bound(SOCK_DGRAM), gone = bound(SOCK_DGRAM);
+	int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP, name = v6 ? IPV6_RECVERR : IP_RECVERR;
+	struct sockaddr_storage at = name_of(gone);
+	char text[64];
+
+	close(gone);
+	next_error(fd, &at);
+	printf("RECVERR: %s", set(fd, level, name, 1));
+	printf(", %d\n", get(fd, level, name));
+	printf("sent: %zd\n", sendto(fd, "lost", 4, 0, (void *)&at, self_len));
+	printf("poll: %#x\n", await(fd, POLLIN));
+	next_error(fd, &at);
+	printf("SO_ERROR after the queue: %d\n", get(fd, SOL_SOCKET, SO_ERROR));
+	struct pollfd one = {.fd = fd, .events = POLLIN};
+	printf("poll then: %d\n", poll(&one, 1, 0));
+	next_error(fd, &at);
+	/* The error of the call first, and the queue stays. */
+	printf("sent: %zd\n", sendto(fd, "again", 5, 0, (void *)&at, self_len));
+	printf("poll: %#x\n", await(fd, POLLIN));
+	printf("recv: %s\n", recv(fd, text, sizeof(text), MSG_DONTWAIT) < 0 ? strerrorname_np(errno) : "something");
+	printf("poll: %#x\n", await(fd, POLLIN));
+	printf("recvfrom: %zd\n", recvfrom(fd, text, sizeof(text), MSG_ERRQUEUE, NULL, NULL));
+	if (v6) {
+		set(fd, level, IPV6_MTU, 1280);
+		set(fd, level, IPV6_DONTFRAG, 1);
+		char much[2000] = "";
+		printf("too long: %s\n", sendto(fd, much, sizeof(much), 0, (void *)&at, self_len) < 0 ? strerrorname_np(errno) : "sent");
+		printf("poll: %#x\n", await(fd, POLLIN));
+		next_error(fd, &at);
+	}
+	printf("off: %s", set(fd, level, name, 0));
+	printf(", %d\n", get(fd, level, name));
+	close(fd);
+}
+
+/* A socket that is bound to no device says so. */
+static void device(void)
+{
+	int ends[2];
+	char name[16] = "unchanged";
+	socklen_t len = sizeof(name);
+
+	pair(ends);
+	printf("SO_BINDTODEVICE: %d", getsockopt(ends[0], SOL_SOCKET, SO_BINDTODEVICE, name, &len));
+	printf(", %u bytes\n", len);
+	printf("to none: %d\n", setsockopt(ends[0], SOL_SOCKET, SO_BINDTODEVICE, "", 0));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static volatile int told, told_of = -1;
 
 static void on_signal(int signal, siginfo_t *info, void *context)
@@ -160,6 +296,9 @@ int main(int argc, char **argv)
 	low_water();
 	small_buffer();
 	mtu();
+	discovery();
+	error_queue();
+	device();
 	signals_of_arrivals();
 	return 0;
 }

@@ -94,11 +94,45 @@ static pid_t by_clone3(void)
 	return syscall(SYS_clone3, &args, sizeof(args));
 }
 
+/* A child that sees another network and another root, as another user, forks: as an rsync daemon's does for each client. What it inherited works on in its own child. */
+static void a_child_of_a_child(void)
+{
+	int fd = listener();
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		char text[64];
+		int status;
+
+		if (unshare(CLONE_NEWNET) || become_nobody())
+			_exit(20);
+		pid_t inner = fork();
+		if (inner == 0) {
+			int theirs = accept(fd, NULL, NULL);
+			if (theirs < 0)
+				_exit(21);
+			ssize_t len = recv(theirs, text, sizeof(text), 0);
+			_exit(send(theirs, text, len, 0) == len ? 7 : 22);
+		}
+		if (waitpid(inner, &status, 0) != inner || !WIFEXITED(status))
+			_exit(23);
+		_exit(WEXITSTATUS(status));
+	}
+	int client = connected_to(fd);
+	ask(client, "elsewhere");
+	reap("a child of a child elsewhere", pid);
+	close(client);
+	close(fd);
+}
+
 /* The calls that a filter for a server's helper lets pass: it opens nothing, and asks nothing by messages. All others end it; opening fails. */
 #define PASS(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define FAIL(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES)
 
-static int confine(void)
+enum filter { BY_PRCTL, BY_SECCOMP };
+
+static int confine(enum filter by)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -114,7 +148,104 @@ static int confine(void)
 	/* One, for `poll` to be allowed. */
 	struct rlimit one = {1, 1};
 
+	/* Root needs no PR_SET_NO_NEW_PRIVS, and the C library has no function of this system call's name. */
+	if (by == BY_SECCOMP)
+		return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 	return setrlimit(RLIMIT_NOFILE, &one) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* What systemd's SystemCallFilter=@system-service leaves to a service, as far as such a one calls it; all others end it. */
+static int confine_as_a_service(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		/* @default */
+		PASS(brk), PASS(clock_getres), PASS(clock_gettime), PASS(clock_nanosleep), PASS(execve), PASS(exit),
+		PASS(exit_group), PASS(futex), PASS(get_robust_list), PASS(getegid), PASS(geteuid), PASS(getgid),
+		PASS(getgroups), PASS(getpgid), PASS(getpid), PASS(getppid), PASS(getrandom), PASS(getrlimit), PASS(gettid),
+		PASS(gettimeofday), PASS(getuid), PASS(madvise), PASS(membarrier), PASS(mmap), PASS(mprotect), PASS(munmap),
+		PASS(nanosleep), PASS(prlimit64), PASS(restart_syscall), PASS(rseq), PASS(rt_sigreturn),
+		PASS(sched_getaffinity), PASS(sched_yield), PASS(set_robust_list), PASS(set_tid_address),
+		PASS(sigaltstack), PASS(rt_sigaction), PASS(rt_sigprocmask),
+		/* @basic-io, @file-system */
+		PASS(close), PASS(close_range), PASS(dup), PASS(dup3), PASS(lseek), PASS(pread64), PASS(pwrite64), PASS(read),
+		PASS(readv), PASS(write), PASS(writev), PASS(fcntl), PASS(fstat), PASS(newfstatat), PASS(openat), PASS(statx),
+		PASS(getdents64), PASS(memfd_create), PASS(ftruncate), PASS(mremap),
+		/* @io-event */
+		PASS(epoll_create1), PASS(epoll_ctl), PASS(epoll_pwait), PASS(eventfd2), PASS(ppoll), PASS(pselect6),
+#ifdef SYS_poll
+		PASS(poll), PASS(select), PASS(epoll_wait), PASS(dup2), PASS(time), PASS(fork), PASS(vfork), PASS(open), PASS(stat), PASS(lstat), PASS(access), PASS(readlink),
+#endif
+		/* @network-io */
+		PASS(accept), PASS(accept4), PASS(bind), PASS(connect), PASS(getpeername), PASS(getsockname),
+		PASS(getsockopt), PASS(listen), PASS(recvfrom), PASS(recvmmsg), PASS(recvmsg), PASS(sendmmsg), PASS(sendmsg),
+		PASS(sendto), PASS(setsockopt), PASS(shutdown), PASS(socket), PASS(socketpair),
+		/* @process, @signal, @sync */
+		PASS(clone), PASS(clone3), PASS(kill), PASS(tgkill), PASS(wait4), PASS(waitid), PASS(prctl), PASS(pipe2),
+		PASS(ioctl), PASS(fsync), PASS(umask), PASS(uname), PASS(sched_getparam), PASS(sched_getscheduler),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+/* Under such a filter from its beginning on: it listens, accepts, forks, waits in all ways, and opens connections of its own. */
+static void a_service(void)
+{
+	int channel[2], status;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel))
+		die("socketpair");
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (confine_as_a_service())
+			_exit(60);
+		int fd = listener(), set = epoll_create1(0);
+		struct sockaddr_storage at = name_of(fd);
+		struct epoll_event event = {.events = EPOLLIN};
+		char text[64];
+
+		if (write(channel[1], &at, sizeof(at)) != sizeof(at))
+			_exit(61);
+		for (int round = 0; round < 3; round++) {
+			if (await(fd, POLLIN) != POLLIN)
+				_exit(62);
+			int theirs = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+			if (theirs < 0 || epoll_ctl(set, EPOLL_CTL_ADD, theirs, &event))
+				_exit(63);
+			if (epoll_wait(set, &event, 1, -1) != 1)
+				_exit(64);
+			pid_t worker = fork();
+			if (worker == 0) {
+				ssize_t len = recv(theirs, text, sizeof(text), 0);
+				_exit(send(theirs, text, len, 0) == len ? 0 : 65);
+			}
+			if (waitpid(worker, &status, 0) != worker || status)
+				_exit(66);
+			close(theirs);
+		}
+		int own = connected_to(fd), to = bound(SOCK_DGRAM);
+		struct sockaddr_storage name = name_of(to);
+		if (sendto(to, "x", 1, 0, (void *)&name, self_len) != 1 || recv(to, text, 1, 0) != 1)
+			_exit(67);
+		close(own);
+		_exit(6);
+	}
+	struct sockaddr_storage at;
+	if (read(channel[0], &at, sizeof(at)) == sizeof(at))
+		for (int round = 0; round < 3; round++) {
+			int fd = socket(self.ss_family, SOCK_STREAM, 0);
+
+			if (connect(fd, (void *)&at, self_len))
+				die("connect");
+			ask(fd, "service");
+			close(fd);
+		}
+	reap("a service", pid);
+	close(channel[0]);
+	close(channel[1]);
 }
 
 /* Sends back what comes until the end, waiting in all ways that are left. */
@@ -147,7 +278,7 @@ static void echo_confined(int fd)
 	_exit(9);
 }
 
-static void confined(void)
+static void confined(enum filter by)
 {
 	int ends[2];
 	static char out[1 << 20], back[1 << 20];
@@ -158,7 +289,7 @@ static void confined(void)
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(ends[0]);
-		if (become_nobody() || confine())
+		if ((by == BY_PRCTL && become_nobody()) || confine(by))
 			_exit(30);
 		echo_confined(ends[1]);
 	}
@@ -227,7 +358,10 @@ int main(int argc, char **argv)
 	another_user(by_fork, "fork");
 	another_user(by_clone, "clone");
 	another_user(by_clone3, "clone3");
-	confined();
+	a_child_of_a_child();
+	confined(BY_PRCTL);
+	confined(BY_SECCOMP);
+	a_service();
 	without_descriptors();
 	return 0;
 }

@@ -20,7 +20,7 @@ use crate::stack::Stack;
 use crate::stack::classify::{Look, segment, verify};
 use crate::store::Env;
 use crate::tcp::{Arrival as TcpArrival, Cx};
-use crate::udp::Arrival;
+use crate::udp::{Arrival, UdpErrorReport};
 
 /// How a frame came.
 #[derive(Clone, Copy)]
@@ -506,11 +506,15 @@ impl<E: Env> Stack<E> {
             let mut cx = Cx { now, config, counters, replies, ip };
             tcp.on_icmp_error(&mut cx, &key, seq, error)?;
         } else {
-            let why = match error {
-                IcmpError::Unreachable(why) => Some(why),
-                IcmpError::PacketTooBig { .. } => None,
+            let (why, mtu) = match error {
+                IcmpError::Unreachable(why) => (Some(why), 0),
+                IcmpError::PacketTooBig { mtu } => (None, mtu),
             };
-            if quote.proto != Proto::UDP || !self.udp.on_error(&key, why) {
+            let icmp = packet.l4().first_chunk().map_or((0, 0), |&[kind, code]| (kind, code));
+            let to = Endpoint::new(key.remote, key.remote_port);
+            let report = UdpErrorReport { why, to, offender: Some(packet.envelope.src), icmp, mtu };
+            let payload = quote.upper.get(udp::HEADER_LEN..).unwrap_or(&[]);
+            if quote.proto != Proto::UDP || !self.udp.on_error(&key, &report, payload) {
                 return Err(Drop::IcmpUnmatched);
             }
         }
