@@ -2,6 +2,7 @@
 
 mod errors;
 mod groups;
+mod report;
 mod verbs;
 
 use alloc::vec::Vec;
@@ -26,8 +27,8 @@ use crate::net::path_cache::RouteCache;
 use crate::ports::Share;
 use crate::records::Records;
 
-use errors::Reports;
-pub use errors::{UdpErrorReport, UdpFragmenting};
+use report::Reports;
+pub use report::{UdpErrorReport, UdpFragmenting};
 
 /// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and never fewer than this.
 const BYTES_PER_DATAGRAM: usize = 512;

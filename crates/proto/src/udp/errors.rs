@@ -2,8 +2,8 @@
 
 use clearway_wire::{Addr, Endpoint, ipv4, ipv6, udp};
 
+use super::report::{Reports, UdpErrorReport, UdpFragmenting};
 use super::{Udp, UdpError, UdpOut, to_handle};
-use crate::error::Unreachable;
 use crate::event::UdpEvents;
 use crate::flow::FlowKey;
 use crate::ids::UdpId;
@@ -13,35 +13,6 @@ use crate::records::Records;
 /// Reports that wait at one socket at most, and bytes of datagrams that they quote. What comes beyond is only told as the last error.
 const MOST_REPORTS: usize = 16;
 const MOST_QUOTED: usize = 8 * 1024;
-
-/// Errors that wait for their owner, with what they quote of the datagrams' payload.
-pub(super) type Reports = Records<UdpErrorReport>;
-
-/// What a socket's datagrams do where they are longer than the path takes; the default is that they are cut here, and over IPv4 by routers too.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct UdpFragmenting {
-    /// They are refused ([`UdpError::TooLong`]) instead of cut here.
-    pub refused: bool,
-    /// Over IPv4 routers may not cut them either: those that leave whole have DF set.
-    pub dont_fragment: bool,
-    /// What the path takes is what its first link takes: nothing that ICMP told is heeded, since the owner looks for himself (RFC 4821, RFC 8899).
-    pub link_mtu_only: bool,
-}
-
-/// An error about one datagram (`sock_extended_err` of Linux).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UdpErrorReport {
-    /// Why it did not arrive. None: it was longer than `mtu`.
-    pub why: Option<Unreachable>,
-    /// To whom it was sent.
-    pub to: Endpoint,
-    /// Who said so by ICMP. None: this stack refused it.
-    pub offender: Option<Addr>,
-    /// Type and code of the ICMP message.
-    pub icmp: (u8, u8),
-    /// The longest IP packet that passes, when the datagram was longer.
-    pub mtu: u32,
-}
 
 impl Udp {
     /// An ICMP error quotes a datagram of ours, and `payload` of it; true when it was a socket's.
