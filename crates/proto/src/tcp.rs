@@ -10,6 +10,7 @@ mod cc;
 mod conn;
 mod context;
 mod cookie;
+mod deadlines;
 mod far;
 mod full;
 mod half;

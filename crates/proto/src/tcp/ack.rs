@@ -6,6 +6,7 @@ use clearway_wire::{SackBlocks, Seq};
 
 use super::conn::{Conn, Marks};
 use super::context::{ConnCx, Cx, Pools};
+use super::deadlines::Timer;
 use super::loss::{DupTest, is_duplicate};
 use super::recovery::{Phase, Signal};
 use super::sack::{self, SackUpdate, Scoreboard};
@@ -80,8 +81,7 @@ pub(crate) fn digest<E: Env, const LOSSLESS: bool>(c: &mut Conn<E>, cx: &mut Con
 fn window_opens<E: Env>(c: &mut Conn<E>, now: Instant, p: &Pools<E>) {
     if c.marks.has(Marks::PERSIST) {
         // What waited for it leaves, and if that is still not much, the wait begins anew.
-        c.marks.clear(Marks::PERSIST);
-        c.times.rto = Instant::NEVER;
+        c.cancel(Timer::Persist);
         c.progress(now, c.outstanding() > 0);
         c.rtt.reset_backoff();
         c.tries = 0;
@@ -228,7 +228,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         rearm(c, cx, signal);
     } else if matches!(signal, Signal::Enter { .. }) {
         // The first lost segment leaves now, and its copy deserves a whole timeout of its own.
-        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+        c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     }
     // Whether anything may leave now is for emit to find out; it is asked only when there is something.
     if c.recovery.phase() != Phase::Open || has_unsent(c, cx.pools) {
@@ -319,13 +319,13 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) 
 #[inline(always)]
 fn rearm<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     if c.outstanding() == 0 {
-        c.times.rto = Instant::NEVER;
+        c.cancel(Timer::Retransmit);
         c.progress(cx.now, false);
         return;
     }
     c.progress(cx.now, true);
     if signal != (Signal::Partial { first: false }) {
-        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+        c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     }
 }
 

@@ -6,6 +6,7 @@ use clearway_wire::{Flags, Segment, Seq};
 use super::cc::Cc;
 use super::conn::{Conn, Marks, Ms};
 use super::context::{Arrival, ConnCx, Cx};
+use super::deadlines::Timer;
 use super::options::{self, Offered};
 use super::recovery::Recovery;
 use super::state::Cause;
@@ -50,7 +51,7 @@ pub(crate) fn on_segment<E: Env>(
         // The window of a SYN-ACK is never scaled (RFC 7323 2.2).
         c.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
         established(c, cx);
-        if c.marks.has(Marks::SYN_AGAIN) {
+        if c.rtt.syn_repeated {
             // Which of the SYNs was answered, only the echo can tell (RFC 7323 4.1).
             if let Some(sample) = ack::echo_age(cx.now, c, &seg.plain()) {
                 c.rtt.on_sample(sample, 1, c.mss);
@@ -97,7 +98,7 @@ impl<E: Env> Conn<E> {
     pub(crate) fn apply(&mut self, agreed: &options::Agreed, ts_recent: u32, now: Instant) {
         self.marks.put(Marks::TS, agreed.ts);
         self.marks.put(Marks::SACK, agreed.sack);
-        self.marks.put(Marks::SCALE, agreed.scaling);
+        self.snd.scales = agreed.scaling;
         self.snd.shift = agreed.snd_scale;
         self.rcv.shift = agreed.rcv_scale;
         self.peer_mss = agreed.mss;
@@ -109,7 +110,7 @@ impl<E: Env> Conn<E> {
 
 /// Our SYN is acknowledged: sending begins.
 pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
-    let again = c.marks.has(Marks::SYN_AGAIN);
+    let again = c.rtt.syn_repeated;
     if again {
         // RFC 6298 5.7, and RFC 5681 3.1: after a lost SYN the first window is one segment.
         c.rtt.on_syn_timed_out();
@@ -124,11 +125,11 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.recovery = Recovery::new(c.iss);
     c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
     c.quick = QUICK_ACKS;
-    c.times.rto = Instant::NEVER;
+    c.cancel(Timer::Retransmit);
     c.progress(cx.now, false);
     c.soft_error = None;
     if let Some(keepalive) = c.settings.keepalive() {
-        c.set_life(cx.now + keepalive.idle);
+        c.arm(Timer::Keepalive, cx.now + keepalive.idle);
     }
     if ack::has_unsent(c, cx.pools) {
         c.wants_turn();

@@ -5,6 +5,7 @@ use clearway_base::{Duration, Instant, Link, Place, Slab};
 use clearway_wire::Seq;
 
 use super::cc::Cc;
+use super::deadlines::Timer;
 use super::options::MIN_MSS;
 use super::rate::DeliveryRate;
 use super::rcv::{Rcv, RcvAhead};
@@ -38,6 +39,13 @@ macro_rules! marks {
 }
 
 marks! {
+    // ---- what was agreed on
+    /// Timestamps are in use (RFC 7323 3).
+    TS = 14;
+    /// SACK is in use (RFC 2018).
+    SACK = 15;
+
+    // ---- what is due
     /// There may be something to send.
     EMIT = 0;
     /// An ACK must leave in this turn.
@@ -50,61 +58,59 @@ marks! {
     PROBE_DUE = 4;
     /// The sender waited long enough for the window to grow: whatever fits may leave (RFC 9293 3.8.6.2.1, the override timeout).
     FORCE = 5;
-    /// The retransmission timer is the persist timer: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
-    PERSIST = 6;
+    /// The next ACK reports a duplicate, `Trouble::duplicate` (RFC 2883).
+    DUPLICATE = 23;
+    /// A write was cut short: tell the owner when there is room.
+    WANT_ROOM = 17;
+    /// The record goes at the end of this operation.
+    GONE = 13;
+    /// The flow moves on to TIME-WAIT at the end of this operation.
+    TO_WAIT = 22;
+    /// A deadline was set that may be nearer than the wheel knows.
+    REARM = 30;
+
+    // ---- how far things have come
     /// The owner has closed this side. Bytes end at `Snd::end`.
     SHUT = 7;
     /// Our FIN left at least once.
     FIN_SENT = 8;
     /// The peer's FIN was taken.
     PEER_FIN = 9;
+    /// The peer's FIN came (`Rcv::fin`) and waits for what is missing before it.
+    FIN_WAITS = 28;
     /// The owner is gone.
     ORPHAN = 10;
     /// The handshake is done, and nobody has accepted yet.
     PENDING = 11;
     /// The record is no longer in the flow table: segments do not reach it. It stays for its owner to read and close.
     DETACHED = 12;
-    /// The record goes at the end of this operation.
-    GONE = 13;
-    /// Timestamps are in use (RFC 7323 3).
-    TS = 14;
-    /// SACK is in use (RFC 2018).
-    SACK = 15;
-    /// Window scaling is in use (RFC 7323 2).
-    SCALE = 16;
-    /// A write was cut short: tell the owner when there is room.
-    WANT_ROOM = 17;
-    /// A round trip is being timed, from `Timing::seq`.
-    TIMING = 18;
     /// An in-order segment is missing: `reasm` is taken.
     HOLE = 19;
     /// There is urgent data to send that the peer has not acknowledged.
     SEND_URGENT = 20;
     /// The peer announced urgent data that the owner has not read past.
     RECV_URGENT = 21;
-    /// The flow moves on to TIME-WAIT at the end of this operation.
-    TO_WAIT = 22;
-    /// The next ACK reports a duplicate, `Conn::duplicate` (RFC 2883).
-    DUPLICATE = 23;
-    /// Our SYN or SYN-ACK was sent more than once.
-    SYN_AGAIN = 25;
+
+    // ---- bookkeeping
+    /// [`Timer::Persist`] runs: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
+    PERSIST = 6;
     /// A keepalive probe is out and was not answered.
     PROBING = 26;
-    /// The peer's FIN came (`Rcv::fin`) and waits for what is missing before it.
-    FIN_WAITS = 28;
+    /// A round trip is being timed, from `Timing::seq`.
+    TIMING = 18;
     /// The peer's window is what holds sending back (`trouble.rs`).
     RWND_LIMITED = 24;
     /// The owner's send queue is what holds sending back: all of it is on its way, and it is full.
     SNDBUF_LIMITED = 27;
-    /// The wheel looks at the connection at `Conn::looked_at` or before.
-    WATCHED = 31;
     /// Something waits for the peer, since `Times::stuck_since`.
     STUCK = 29;
-    /// A deadline was set that may be nearer than the wheel knows.
-    REARM = 30;
+    /// The wheel looks at the connection at `Conn::looked_at` or before.
+    WATCHED = 31;
 }
 
 impl Marks {
+    pub(crate) const NONE: Marks = Marks(0);
+
     #[inline]
     pub(crate) const fn has(self, other: Marks) -> bool {
         self.0 & other.0 == other.0
@@ -150,9 +156,9 @@ impl core::fmt::Debug for Marks {
 /// Deadlines and the times that they are reckoned from. The wheel knows one instant for each connection: the earliest, or one before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Retransmission, or the persist timer when [`Marks::PERSIST`] is set.
-    pub rto: Instant,
-    /// Keepalive; the end of FIN-WAIT-2 for a connection without owner.
+    /// [`Timer::Retransmit`] or another that shares its deadline, which then has a mark.
+    pub send: Instant,
+    /// [`Timer::Keepalive`] or [`Timer::Orphan`].
     pub life: Instant,
     /// When the segment that is being timed left.
     pub timed: Instant,
@@ -347,7 +353,7 @@ impl<E: Env> Conn<E> {
             rtt: Rtt::new(),
             recovery: Recovery::new(iss),
             times: Times {
-                rto: Instant::NEVER,
+                send: Instant::NEVER,
                 life: Instant::NEVER,
                 timed: now,
                 stuck_since: Ms::of(now),
@@ -387,9 +393,9 @@ impl<E: Env> Conn<E> {
 
     /// No segment comes or goes any more: no deadline, nothing to do.
     pub(crate) fn stop(&mut self) {
-        self.delack = Instant::NEVER;
-        self.times.rto = Instant::NEVER;
-        self.times.life = Instant::NEVER;
+        for timer in [Timer::Retransmit, Timer::DelayedAck, Timer::Keepalive] {
+            self.cancel(timer);
+        }
         self.marks.clear(BUSY);
     }
 
@@ -478,47 +484,11 @@ impl<E: Env> Conn<E> {
         self.marks.set(Marks::RST_DUE.with(Marks::EMIT));
     }
 
-    /// The retransmission timer, or the persist timer, is to fire at `at`.
-    #[inline]
-    pub(crate) fn set_rto(&mut self, at: Instant) {
-        if self.arm_rto(at) {
-            self.marks.set(Marks::REARM);
-        }
-    }
-
-    /// As [`Conn::set_rto`], and says whether [`Marks::REARM`] has to be set for it.
-    #[inline(always)]
-    pub(crate) fn arm_rto(&mut self, at: Instant) -> bool {
-        self.times.rto = at;
-        !self.is_watched_before(at)
-    }
-
-    /// The keepalive timer, or the end of FIN-WAIT-2, is to fire at `at`.
-    pub(crate) fn set_life(&mut self, at: Instant) {
-        self.times.life = at;
-        self.rearm(at);
-    }
-
-    /// A delayed ACK leaves at `at` at the latest.
-    #[inline]
-    pub(crate) fn set_delack(&mut self, at: Instant) {
-        self.delack = at;
-        self.rearm(at);
-    }
-
     /// The turn is over, and the delayed ACK was perhaps not part of it.
     #[inline]
     pub(crate) fn rearm_delack(&mut self) {
         if self.delack.is_set() {
-            self.rearm(self.delack);
-        }
-    }
-
-    /// A deadline was set to `at`.
-    #[inline(always)]
-    fn rearm(&mut self, at: Instant) {
-        if !self.is_watched_before(at) {
-            self.marks.set(Marks::REARM);
+            self.arm(Timer::DelayedAck, self.delack);
         }
     }
 

@@ -21,7 +21,7 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
         let (c, p, now) = (self.owned(id)?, &self.pools, self.now);
         let board = c.sack.get(&p.boards);
-        let scaled = |shift| c.marks.has(Marks::SCALE).then_some(shift);
+        let scaled = |shift| c.snd.scales.then_some(shift);
         let mss = u32::from(c.mss);
         let trouble = c.suffered(p);
         let (rwnd_limited, sndbuf_limited) = c.limited_times(now, p);

@@ -8,6 +8,7 @@ use clearway_wire::{Flags, SackBlocks, Segment};
 use super::ack::{self, Said};
 use super::conn::{Conn, Marks, Ms};
 use super::context::{Arrival, ConnCx, Cx, Pools};
+use super::deadlines::Timer;
 use super::state::{Cause, State};
 use super::text;
 use crate::counters::Drop;
@@ -370,7 +371,7 @@ fn fin_acked<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>) {
         State::FinWait1 => {
             c.go(Cause::FinAcked);
             if c.marks.has(Marks::ORPHAN) {
-                c.set_life(cx.now + cx.config.tcp.fin_wait_2);
+                c.arm(Timer::Orphan, cx.now + cx.config.tcp.fin_wait_2);
             }
         }
         State::Closing => {

@@ -12,6 +12,7 @@ use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 use super::ack;
 use super::conn::{Conn, Marks, Ms};
 use super::context::Pools;
+use super::deadlines::Timer;
 use super::options;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
@@ -117,11 +118,10 @@ fn no_path<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) {
         return;
     }
     let waits = c.outstanding() > 0 || !c.state.is_synchronized() || ack::has_unsent(c, cx.pools);
-    if waits && !c.times.rto.is_set() {
-        if c.outstanding() == 0 && c.state.is_synchronized() {
-            c.marks.set(Marks::PERSIST);
-        }
-        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+    if waits && !c.times.send.is_set() {
+        let persists = c.outstanding() == 0 && c.state.is_synchronized();
+        let timer = if persists { Timer::Persist } else { Timer::Retransmit };
+        c.arm(timer, cx.now + c.rtt.rto(&cx.config.tcp));
         c.stuck(cx.now);
     }
 }
@@ -345,8 +345,7 @@ fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why:
     };
     c.limited_by(cx.now, cx.pools, limit);
     if why == Why::Window && c.outstanding() == 0 && !c.marks.has(Marks::PERSIST) {
-        c.marks.set(Marks::PERSIST);
-        c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+        c.arm(Timer::Persist, cx.now + c.rtt.rto(&cx.config.tcp));
         c.stuck(cx.now);
     }
 }
@@ -439,7 +438,7 @@ impl<E: Env> Conn<E> {
         self.rcv.acked = self.rcv.nxt;
         self.rcv.edge = offer.edge;
         self.rcv.field = offer.field;
-        self.delack = Instant::NEVER;
+        self.cancel(Timer::DelayedAck);
     }
 }
 
@@ -645,9 +644,9 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
         marks.clear(Marks::TIMING);
     }
     // RFC 6298 5.1: the timer runs while something is in flight.
-    if before.has(Marks::PERSIST) || !c.times.rto.is_set() {
+    if before.has(Marks::PERSIST) || !c.times.send.is_set() {
         let due = now + c.rtt.rto(&config.tcp);
-        if c.arm_rto(due) {
+        if c.move_deadline(Timer::Retransmit, due) {
             marks.set(Marks::REARM);
         }
     }
@@ -712,7 +711,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
         urg: 0,
         opts: TcpOptions {
             mss: offer.mss,
-            wscale: offer.scale.filter(|_| says(Marks::SCALE)),
+            wscale: offer.scale.filter(|_| !answers || c.snd.scales),
             ts: offer.ts.filter(|_| says(Marks::TS)).map(|_| (c.stamp(now), if answers { c.ts_recent } else { 0 })),
             sack_permitted: offer.sack && says(Marks::SACK),
             ..TcpOptions::NONE
@@ -729,7 +728,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
         c.rcv.edge = Seq(u32::from(seg.wnd));
     }
     c.snd.nxt = c.iss + 1;
-    if c.marks.has(Marks::SYN_AGAIN) {
+    if c.rtt.syn_repeated {
         c.suffer(p, |t| t.syns_retransmitted += 1);
         out.counters.tcp.retransmitted_segs += 1;
     } else if !c.marks.has(Marks::TIMING) {
@@ -737,8 +736,8 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
         c.times.timed = now;
         c.timed_seq = c.snd.nxt;
     }
-    if !c.times.rto.is_set() {
-        c.set_rto(now + c.rtt.rto(&config.tcp));
+    if !c.times.send.is_set() {
+        c.arm(Timer::Retransmit, now + c.rtt.rto(&config.tcp));
     }
     c.stuck(now);
     Ok(())

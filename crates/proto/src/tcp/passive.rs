@@ -241,7 +241,7 @@ impl<E: Env> Tcp<E> {
         conn.rcv.edge = conn.rcv.nxt + u32::from(self.first_window);
         conn.apply(&seeds.agreed, seeds.ts_recent, cx.now);
         conn.snd.nxt = seeds.iss + 1;
-        conn.marks.put(Marks::SYN_AGAIN, seeds.tries > 0);
+        conn.rtt.syn_repeated = seeds.tries > 0;
         // The SYN and its answers, which no record of this kind has seen.
         (conn.segs_in, conn.segs_out) = (1, 1 + u32::from(seeds.tries));
         if seeds.tries > 0 {

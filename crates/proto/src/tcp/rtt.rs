@@ -31,12 +31,14 @@ pub(crate) struct Rtt {
     backoff: u8,
     known: bool,
     syn_timed_out: bool,
+    /// Our SYN or SYN-ACK was sent more than once: which of them was answered, nobody knows (Karn).
+    pub(crate) syn_repeated: bool,
 }
 
 impl Rtt {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Rtt {
-        Rtt { srtt: 0, rttvar: 0, min: u32::MAX, backoff: 0, known: false, syn_timed_out: false }
+        Rtt { srtt: 0, rttvar: 0, min: u32::MAX, backoff: 0, known: false, syn_timed_out: false, syn_repeated: false }
     }
 
     /// Takes the sample `r`, made while `flight` bytes were out in segments of `mss`.

@@ -24,6 +24,8 @@ pub(crate) struct Snd {
     pub wl2: Seq,
     /// The shift of the peer's windows (RFC 7323 2).
     pub shift: u8,
+    /// Window scaling is in use (RFC 7323 2), also with a shift of 0.
+    pub scales: bool,
     /// The MTU of the path that segments were made to fit; 0: none.
     pub fits_mtu: u16,
 }

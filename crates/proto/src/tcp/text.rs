@@ -6,6 +6,7 @@ use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Marks, Ms};
 use super::context::{Arrival, ConnCx, Cx, Pools};
+use super::deadlines::Timer;
 use super::reasm::{self, Reasm};
 use super::span::Span;
 use crate::counters::Drop;
@@ -127,7 +128,7 @@ fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
     } else if !c.delack.is_set() {
-        c.set_delack(cx.now + cx.config.tcp.delayed_ack);
+        c.arm(Timer::DelayedAck, cx.now + cx.config.tcp.delayed_ack);
     } else if !pushed {
         c.ack_now();
     }

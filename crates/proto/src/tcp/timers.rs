@@ -6,6 +6,7 @@ use clearway_base::{Duration, Instant};
 use super::Tcp;
 use super::conn::{Conn, Marks};
 use super::context::{ConnCx, Cx};
+use super::deadlines::Timer;
 use super::state::{Cause, State};
 use crate::error::{Failure, Unreachable};
 use crate::event::ConnEvents;
@@ -21,13 +22,15 @@ const ORPHAN_PROGRESS: u32 = 4096;
 /// The earliest instant at which something is to be done.
 #[inline]
 pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
-    c.delack.min(earliest_but_delack(now, c))
+    c.deadline(Timer::DelayedAck, now).min(earliest_but_delack(now, c))
 }
 
 /// The same, without the ACK that may wait.
 #[inline]
 pub(crate) fn earliest_but_delack<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
-    c.times.rto.min(c.times.life).min(user_deadline(now, c))
+    [Timer::Keepalive, Timer::UserTimeout]
+        .into_iter()
+        .fold(c.deadline(Timer::Retransmit, now), |first, timer| first.min(c.deadline(timer, now)))
 }
 
 impl<E: Env> Conn<E> {
@@ -38,37 +41,47 @@ impl<E: Env> Conn<E> {
         let is_known = !other.is_set() || self.is_watched_before(other);
         is_known && self.delack.is_set() && self.marks.has(Marks::REARM)
     }
-}
 
-/// When the user timeout ends a connection that makes no progress (RFC 9293 3.8.3, RFC 5482).
-#[inline]
-fn user_deadline<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
-    let most = c.settings.user_timeout();
-    if most == Duration::ZERO || !c.marks.has(Marks::STUCK) {
-        return Instant::NEVER;
+    /// When the user timeout ends a connection that makes no progress.
+    #[inline]
+    pub(super) fn user_deadline(&self, now: Instant) -> Instant {
+        let most = self.settings.user_timeout();
+        if most == Duration::ZERO || !self.marks.has(Marks::STUCK) {
+            return Instant::NEVER;
+        }
+        now + (most - self.times.stuck_since.ago(now))
     }
-    now + (most - c.times.stuck_since.ago(now))
 }
 
-/// The wheel says that something may be due.
+/// The wheel says that something may be due: all timers that are fire, the one that may end the connection before those that send.
 pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
-    if c.delack <= cx.now {
-        c.delack = Instant::NEVER;
-        c.ack_now();
-    }
-    if user_deadline(cx.now, c) <= cx.now {
-        give_up(c, cx, Failure::UserTimeout);
-        return;
-    }
-    if c.times.rto <= cx.now {
-        match c.state {
-            State::SynSent | State::SynReceived => on_syn_timeout(c, cx),
-            _ if c.marks.has(Marks::PERSIST) => on_persist(c, cx),
-            _ => on_retransmit(c, cx),
+    for timer in [Timer::DelayedAck, Timer::UserTimeout, c.sending_timer(), c.life_timer()] {
+        if c.deadline(timer, cx.now) <= cx.now && !c.marks.has(Marks::GONE) {
+            fire(timer, c, cx);
         }
     }
-    if c.times.life <= cx.now && c.state != State::Closed {
-        on_life(c, cx);
+}
+
+/// One timer is due.
+fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    match timer {
+        Timer::DelayedAck => {
+            c.cancel(timer);
+            c.ack_now();
+        }
+        Timer::UserTimeout => give_up(c, cx, Failure::UserTimeout),
+        Timer::Retransmit if !c.state.is_synchronized() && c.state != State::Closed => on_syn_timeout(c, cx),
+        Timer::Retransmit => on_retransmit(c, cx),
+        Timer::Persist => on_persist(c, cx),
+        Timer::Keepalive | Timer::Orphan => {
+            c.cancel(timer);
+            match c.state {
+                State::Closed => {}
+                State::FinWait2 if timer == Timer::Orphan => on_fin_wait_2(c, cx),
+                _ if timer == Timer::Orphan => on_orphan(c, cx),
+                _ => on_keepalive(c, cx),
+            }
+        }
     }
 }
 
@@ -120,15 +133,16 @@ fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     }
     c.tries += 1;
     c.rtt.on_timeout();
-    c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+    c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
-    c.marks.set(Marks::SYN_AGAIN.with(Marks::SYN_DUE).with(Marks::EMIT));
+    c.rtt.syn_repeated = true;
+    c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
 }
 
 /// No acknowledgement of what is in flight (RFC 6298 5.4 to 5.6).
 fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     if c.outstanding() == 0 {
-        c.times.rto = Instant::NEVER;
+        c.cancel(Timer::Retransmit);
         return;
     }
     if is_hopeless(c, cx) {
@@ -143,7 +157,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
     cx.counters.tcp.retransmit_timeouts += 1;
     c.rtt.on_timeout();
-    c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+    c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
     c.cc.on_rto(c.outstanding(), c.tries > 1);
     let board = c.sack.get_mut(&mut cx.pools.boards);
@@ -170,7 +184,7 @@ fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.tries = c.tries.saturating_add(1);
     cx.counters.tcp.window_probes += 1;
     c.rtt.on_timeout();
-    c.set_rto(cx.now + c.rtt.rto(&cx.config.tcp));
+    c.arm(Timer::Persist, cx.now + c.rtt.rto(&cx.config.tcp));
     // What fits into a small window goes; into a shut one goes a probe.
     let what = if c.snd.usable() > 0 { Marks::FORCE } else { Marks::PROBE_DUE };
     c.marks.set(what.with(Marks::EMIT));
@@ -178,35 +192,32 @@ fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
 
 /// A connection without owner goes on as long as its peer takes something. One that answers probes and takes nothing would go on for ever: retransmissions that
 /// nobody answers have a bound of their own ([`ORPHAN_RETRIES`]), and this is the other (Linux ends such a one when its probes have become rare).
-fn on_orphan_life<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
+fn on_orphan<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     let is_silent = c.tries > 0 && !c.marks.has(Marks::PERSIST);
     if c.take_orphan_progress() >= ORPHAN_PROGRESS || is_silent {
-        c.set_life(cx.now + cx.config.tcp.orphan);
+        c.arm(Timer::Orphan, cx.now + cx.config.tcp.orphan);
         return;
     }
     cx.counters.tcp.orphans_timed_out += 1;
     c.reset();
 }
 
-/// Keepalive, or the end of FIN-WAIT-2.
-fn on_life<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
-    c.times.life = Instant::NEVER;
-    if c.state == State::FinWait2 && c.marks.has(Marks::ORPHAN) {
-        cx.counters.tcp.fin_wait_2_timeouts += 1;
-        c.go(Cause::Timeout);
-        c.end();
-        return;
-    }
-    if c.marks.has(Marks::ORPHAN) {
-        return on_orphan_life(c, cx);
-    }
+/// The peer of a connection without owner has had time enough to send its FIN.
+fn on_fin_wait_2<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
+    cx.counters.tcp.fin_wait_2_timeouts += 1;
+    c.go(Cause::Timeout);
+    c.end();
+}
+
+/// Nothing was heard for a while (RFC 9293 3.8.4).
+fn on_keepalive<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     let Some(keepalive) = c.settings.keepalive().filter(|_| c.state.is_synchronized()) else {
         return;
     };
     let due = cx.now + (keepalive.idle - c.heard.ago(cx.now));
     if !c.marks.has(Marks::PROBING) && (due > cx.now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST)) {
         // It was heard meanwhile, or other timers look after it.
-        c.set_life(if due > cx.now { due } else { cx.now + keepalive.idle });
+        c.arm(Timer::Keepalive, if due > cx.now { due } else { cx.now + keepalive.idle });
         return;
     }
     if c.marks.has(Marks::PROBING) && c.tries >= keepalive.count.max(1) {
@@ -222,5 +233,5 @@ fn on_life<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     c.tries += 1;
     cx.counters.tcp.keepalives_out += 1;
     c.marks.set(Marks::PROBING.with(Marks::PROBE_DUE).with(Marks::EMIT));
-    c.set_life(cx.now + keepalive.interval);
+    c.arm(Timer::Keepalive, cx.now + keepalive.interval);
 }

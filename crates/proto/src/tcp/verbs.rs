@@ -6,6 +6,7 @@ use clearway_wire::{Addr, Endpoint, Segment};
 use super::active::QUICK_ACKS;
 use super::conn::{Conn, Marks, Start};
 use super::context::Cx;
+use super::deadlines::Timer;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
 use super::wait::Claim;
@@ -502,7 +503,7 @@ impl<E: Env> Tcp<E> {
             }
         } else {
             let least = if c.state == State::FinWait2 { config.tcp.fin_wait_2 } else { config.tcp.orphan };
-            c.set_life(self.now + least);
+            c.arm(Timer::Orphan, self.now + least);
             self.shut(index);
         }
         self.settle(config, counters, index);
@@ -539,10 +540,11 @@ impl<E: Env> Tcp<E> {
             c.snd.fits_mtu = 0;
             c.peer_mss = c.peer_mss.min(options.max_segment.max(super::options::MIN_MSS));
         }
-        c.set_life(match options.keepalive {
+        let at = match options.keepalive {
             Some(keepalive) if c.state.is_synchronized() => now + (keepalive.idle - c.heard.ago(now)),
             _ => Instant::NEVER,
-        });
+        };
+        c.arm(Timer::Keepalive, at);
         // What waited for company may leave now.
         c.wants_turn();
         self.settle(config, counters, id.index());

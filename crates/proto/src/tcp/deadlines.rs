@@ -1,0 +1,122 @@
+//! The timers of a connection: what they wait for, and which of them share a deadline because only one of them runs at a time. A connection has one
+//! place in the wheel, for the earliest of its deadlines; [`super::timers`] says what happens when one is due.
+
+use clearway_base::Instant;
+
+use super::conn::{Conn, Marks};
+use crate::store::Env;
+
+/// A timer of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Timer {
+    /// Retransmission of what is in flight, or of our SYN (RFC 6298 5).
+    Retransmit,
+    /// The peer's window is shut, or too small to send (RFC 9293 3.8.6.1).
+    Persist,
+    /// An ACK that waits for a better reason to leave (RFC 9293 3.8.6.3).
+    DelayedAck,
+    /// The peer is asked whether it lives (RFC 9293 3.8.4).
+    Keepalive,
+    /// The end of FIN-WAIT-2, or a look at what the peer of a connection without owner has taken.
+    Orphan,
+    /// Nothing makes progress for so long (RFC 9293 3.8.3, RFC 5482). It follows from other times and is never armed.
+    UserTimeout,
+}
+
+/// A deadline, which several timers share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slot {
+    /// What is sent, or may not be, waits for the peer.
+    Send,
+    /// Our ACK waits.
+    Ack,
+    /// The connection itself.
+    Life,
+    /// None: see [`Timer::UserTimeout`].
+    Derived,
+}
+
+impl Timer {
+    #[inline(always)]
+    const fn slot(self) -> Slot {
+        match self {
+            Timer::Retransmit | Timer::Persist => Slot::Send,
+            Timer::DelayedAck => Slot::Ack,
+            Timer::Keepalive | Timer::Orphan => Slot::Life,
+            Timer::UserTimeout => Slot::Derived,
+        }
+    }
+
+    /// The mark that tells it from the others that share its deadline.
+    #[inline(always)]
+    const fn mark(self) -> Marks {
+        match self {
+            Timer::Persist => Marks::PERSIST,
+            _ => Marks::NONE,
+        }
+    }
+}
+
+/// The marks of the timers that share the deadline of what is sent.
+pub(crate) const SENDING: Marks = Marks::PERSIST;
+
+impl<E: Env> Conn<E> {
+    /// `timer` fires at `at`, and no other that shares its deadline.
+    #[inline(always)]
+    pub(crate) fn arm(&mut self, timer: Timer, at: Instant) {
+        if timer.slot() == Slot::Send {
+            self.marks.clear(SENDING);
+            self.marks.set(timer.mark());
+        }
+        if self.move_deadline(timer, at) {
+            self.marks.set(Marks::REARM);
+        }
+    }
+
+    /// The part of [`Conn::arm`] that writes no mark; true: [`Marks::REARM`] is to be set.
+    #[inline(always)]
+    pub(crate) fn move_deadline(&mut self, timer: Timer, at: Instant) -> bool {
+        self.put_deadline(timer, at);
+        !self.is_watched_before(at)
+    }
+
+    /// Neither `timer` nor another that shares its deadline fires. Only the mark of `timer` is cleared: another's means nothing from now on.
+    #[inline(always)]
+    pub(crate) fn cancel(&mut self, timer: Timer) {
+        self.marks.clear(timer.mark());
+        self.put_deadline(timer, Instant::NEVER);
+    }
+
+    #[inline(always)]
+    fn put_deadline(&mut self, timer: Timer, at: Instant) {
+        match timer.slot() {
+            Slot::Send => self.times.send = at,
+            Slot::Ack => self.delack = at,
+            Slot::Life => self.times.life = at,
+            Slot::Derived => debug_assert!(false, "{timer:?} is never armed"),
+        }
+    }
+
+    /// When `timer`, or another that shares its deadline, fires.
+    #[inline(always)]
+    pub(crate) fn deadline(&self, timer: Timer, now: Instant) -> Instant {
+        match timer.slot() {
+            Slot::Send => self.times.send,
+            Slot::Ack => self.delack,
+            Slot::Life => self.times.life,
+            Slot::Derived => self.user_deadline(now),
+        }
+    }
+
+    /// Which of the timers of what is sent runs.
+    #[inline]
+    pub(crate) fn sending_timer(&self) -> Timer {
+        if self.marks.has(Marks::PERSIST) { Timer::Persist } else { Timer::Retransmit }
+    }
+
+    /// Which of the timers of the connection itself runs.
+    #[inline]
+    pub(crate) fn life_timer(&self) -> Timer {
+        if self.marks.has(Marks::ORPHAN) { Timer::Orphan } else { Timer::Keepalive }
+    }
+}
