@@ -40,6 +40,21 @@ typedef struct clw_host clw_host;
 #define CLW_CHECKSUM_BAD 2
 
 /**
+ * The connection that has been idle longest of the source that has most makes room; the default.
+ */
+#define CLW_FULL_MAKE_ROOM 0
+
+/**
+ * The new connection is reset.
+ */
+#define CLW_FULL_RESET 1
+
+/**
+ * The SYN is dropped, and its sender tries again.
+ */
+#define CLW_FULL_DROP 2
+
+/**
  * NewReno.
  */
 #define CLW_CONGESTION_RENO 0
@@ -450,6 +465,10 @@ typedef struct clw_config {
      * 0: no SYN cookies (RFC 4987).
      */
     uint8_t syn_cookies;
+    /**
+     * What becomes of a new connection when every place is taken: one of `CLW_FULL_…`.
+     */
+    uint8_t when_full;
     /**
      * The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
      */

@@ -1,7 +1,8 @@
 //! What a stack is told at start.
 
 use clearway_base::Duration;
-use clearway_proto::{Config, Congestion, ConnOptions, Keepalive};
+use clearway_proto::limits::MOST;
+use clearway_proto::{Config, Congestion, ConnOptions, Keepalive, WhenFull};
 
 use crate::memory::{is_there, put, read};
 use crate::status::{answer, clw_status};
@@ -66,9 +67,18 @@ pub struct clw_config {
     pub window_scaling: u8,
     /// 0: no SYN cookies (RFC 4987).
     pub syn_cookies: u8,
+    /// What becomes of a new connection when every place is taken: one of `CLW_FULL_…`.
+    pub when_full: u8,
     /// The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
     pub secret: [u8; 32],
 }
+
+/// The connection that has been idle longest of the source that has most makes room; the default.
+pub const CLW_FULL_MAKE_ROOM: u8 = 0;
+/// The new connection is reset.
+pub const CLW_FULL_RESET: u8 = 1;
+/// The SYN is dropped, and its sender tries again.
+pub const CLW_FULL_DROP: u8 = 2;
 
 /// NewReno.
 pub const CLW_CONGESTION_RENO: u8 = 0;
@@ -153,13 +163,17 @@ impl Default for clw_config {
             sack: tcp.sack.into(),
             window_scaling: tcp.window_scaling.into(),
             syn_cookies: tcp.syn_cookies.into(),
+            when_full: match tcp.when_full {
+                WhenFull::MakeRoom => CLW_FULL_MAKE_ROOM,
+                WhenFull::Reset => CLW_FULL_RESET,
+                WhenFull::Drop => CLW_FULL_DROP,
+            },
             secret: [0; 32],
         }
     }
 }
 
-/// The most of anything that is counted, and the most memory of one kind: far above what is useful, far below what overflows.
-const MOST: u32 = 1 << 24;
+/// The most memory of one kind: far above what is useful, far below what overflows.
 const MOST_BYTES: u64 = 1 << 40;
 
 impl clw_config {
@@ -180,7 +194,6 @@ impl clw_config {
 
     fn check(&self) -> Result<(), clw_status> {
         let counts = [
-            (self.connections, 1, MOST),
             (self.half_open, 1, MOST),
             (self.time_wait, 1, MOST),
             (self.orphans, 0, MOST),
@@ -208,8 +221,10 @@ impl clw_config {
             && bytes(self.copy_buffers, self.copy_buffer_len) <= MOST_BYTES
             && bytes(self.udp_sockets, self.udp_queue_bytes) <= MOST_BYTES
             && self.first_port > 0
-            && self.first_port <= self.last_port;
-        if fits { Ok(()) } else { Err(clw_status::CLW_RANGE) }
+            && self.first_port <= self.last_port
+            && self.when_full <= CLW_FULL_DROP;
+        // What the tables of the core hold at most is known there.
+        if fits && self.to_core().limits.check().is_ok() { Ok(()) } else { Err(clw_status::CLW_RANGE) }
     }
 
     /// The same as the core has it.
@@ -238,6 +253,11 @@ impl clw_config {
         tcp.sack = self.sack != 0;
         tcp.window_scaling = self.window_scaling != 0;
         tcp.syn_cookies = self.syn_cookies != 0;
+        tcp.when_full = match self.when_full {
+            CLW_FULL_RESET => WhenFull::Reset,
+            CLW_FULL_DROP => WhenFull::Drop,
+            _ => WhenFull::MakeRoom,
+        };
         config
     }
 }

@@ -175,6 +175,16 @@ fn a_closed_handle_is_stale_and_never_names_the_next_connection() {
 }
 
 #[test]
+fn what_a_full_table_does_is_the_program_s_to_say() {
+    let said = |when_full| clw_config { when_full, ..config() }.to_core().tcp.when_full;
+    assert_eq!(
+        [CLW_FULL_MAKE_ROOM, CLW_FULL_RESET, CLW_FULL_DROP].map(said),
+        [WhenFull::MakeRoom, WhenFull::Reset, WhenFull::Drop]
+    );
+    assert_eq!(clw_config::default().when_full, CLW_FULL_MAKE_ROOM);
+}
+
+#[test]
 fn a_configuration_that_cannot_be_is_refused() {
     type Change = fn(&mut clw_config);
     let wrong: &[(Change, clw_status)] = &[
@@ -182,6 +192,8 @@ fn a_configuration_that_cannot_be_is_refused() {
         (|c| c.secret = [0; 32], CLW_SECRET),
         (|c| c.connections = 0, CLW_RANGE),
         (|c| c.connections = u32::MAX, CLW_RANGE),
+        (|c| c.half_open = (1 << 24) + 1, CLW_RANGE),
+        (|c| c.when_full = 3, CLW_RANGE),
         (|c| c.interfaces = 70_000, CLW_RANGE),
         (|c| (c.send_chunks, c.send_chunk_len) = (1 << 24, 1 << 20), CLW_RANGE),
         (|c| (c.first_port, c.last_port) = (2, 1), CLW_RANGE),

@@ -96,6 +96,10 @@ struct Common {
     #[arg(long, conflicts_with = "kernel")]
     poll: bool,
 
+    /// When every place for connections is taken: make-room (the idlest of the busiest source is reset), reset (the new one is), drop (its SYN is, and it tries again)
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, conflicts_with = "kernel")]
+    when_full: Crowding,
+
     /// Take an interface also when it carries the default route of this machine or the login that started this
     #[arg(long, conflicts_with = "kernel")]
     force: bool,
@@ -126,7 +130,7 @@ impl Common {
             spin: self.spin,
             poll: self.poll,
             force: self.force,
-            when_full: Crowding::default(),
+            when_full: self.when_full,
         }
     }
 

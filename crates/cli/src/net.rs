@@ -177,6 +177,7 @@ impl NetArgs {
         let mut config = Config::new(secret()?);
         settings(&mut config);
         config.tcp.when_full = self.when_full.into();
+        config.limits.check().map_err(|why| WrongUse(format!("{why}.")))?;
         let pool = FramePool::new(PoolBudget::default());
         let (rx, tx) = memory.stores(&pool);
         Ok((Stack::new(config, rx, tx), pool))

@@ -3,7 +3,7 @@
 use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
-use clearway_proto::Congestion;
+use clearway_proto::{Congestion, WhenFull};
 use clearway_shm::door::Secret;
 
 use super::read::{Set, Value};
@@ -45,6 +45,8 @@ macro_rules! to {
 }
 
 const MAX: u64 = u32::MAX as u64;
+/// What a table of the stack holds at most (`Limits::check`).
+const MOST: u64 = clearway_proto::limits::MOST as u64;
 
 #[rustfmt::skip]
 /// Every key, section by section.
@@ -89,6 +91,8 @@ pub const KEYS: &[Key] = &[
     key("tcp", "timestamps", "Timestamps: true or false. Without it: true.", to!(tcp.timestamps = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "window-scaling", "Windows beyond 64 KiB: true or false. Without it: true.", to!(tcp.window_scaling = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "syn-cookies", "SYN cookies when the table of handshakes is full: true or false. Without it: true.", to!(tcp.syn_cookies = |v: &Value<'_, '_>| v.boolean())),
+    key("tcp", "when-full", "What becomes of a new connection when every place for connections is taken: \"make-room\" resets the idlest of the busiest source, \"reset\" resets the new one, \"drop\" drops its SYN. Without it: \"make-room\".",
+        to!(tcp.when_full = |v: &Value<'_, '_>| v.one_of(&[("make-room", WhenFull::MakeRoom), ("reset", WhenFull::Reset), ("drop", WhenFull::Drop)]))),
     key("tcp", "initial-window", "Segments that a connection may send at first, 1 to 64. Without it: 10.", to!(tcp.initial_window = |v: &Value<'_, '_>| v.number(1..=64))),
     key("tcp", "max-segment", "Payload bytes of a segment at most, 0 for what the link carries. Without it: 0.", to!(tcp.defaults.max_segment = |v: &Value<'_, '_>| v.number(0..=65_495))),
     key("tcp", "max-receive-window", "Bytes of receive window at most, 64K to 1G. Without it: what a receive FIFO of a program may hold.",
@@ -115,19 +119,19 @@ pub const KEYS: &[Key] = &[
     key("limits", "program-memory", "Bytes of shared memory of one program, such as \"1G\".", to!(program.memory = |v: &Value<'_, '_>| v.number((1 << 20)..=(1 << 44)))),
     key("limits", "program-udp-sockets", "UDP sockets of one program at once.", to!(program.udp_sockets = |v: &Value<'_, '_>| v.number(1..=MAX))),
     key("limits", "memory", "Bytes of shared memory of all programs, such as \"4G\". Without it: a quarter of the machine's memory.", to!(memory = |v: &Value<'_, '_>| v.number((1 << 20)..=(1 << 44)))),
-    key("limits", "orphans", "Connections of each worker that were closed and wait for their peers.", to!(limits.orphans = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
+    key("limits", "orphans", "Connections of each worker that were closed and wait for their peers.", to!(limits.orphans = |v: &Value<'_, '_>| v.number(1..=MOST))),
     key("limits", "orphan-memory", "Bytes of each worker that such connections still have to send, such as \"256M\".", to!(limits.orphan_bytes = |v: &Value<'_, '_>| v.number((1 << 16)..=(1 << 44)))),
-    key("limits", "binds", "Reserved TCP ports of each worker.", to!(limits.binds = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
-    key("limits", "connections", "Connections of each worker at once.", to!(limits.connections = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
-    key("limits", "half-open", "Handshakes of strangers of each worker at once; beyond this, SYN cookies.", to!(limits.half_open = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
-    key("limits", "time-wait", "Remains of connections of each worker.", to!(limits.time_wait = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
+    key("limits", "binds", "Reserved TCP ports of each worker.", to!(limits.binds = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "connections", "Connections of each worker at once.", to!(limits.connections = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "half-open", "Handshakes of strangers of each worker at once; beyond this, SYN cookies.", to!(limits.half_open = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "time-wait", "Remains of connections of each worker.", to!(limits.time_wait = |v: &Value<'_, '_>| v.number(1..=MOST))),
     key("limits", "listeners", "Listeners of each worker.", to!(limits.listeners = |v: &Value<'_, '_>| v.number(1..=65_535))),
     key("limits", "udp-sockets", "UDP sockets of each worker.", to!(limits.udp_sockets = |v: &Value<'_, '_>| v.number(1..=65_535))),
     key("limits", "interfaces", "Interfaces, 1 to 1024. Without it: 64.", to!(limits.interfaces = |v: &Value<'_, '_>| v.number(1..=1024))),
     key("limits", "addresses", "Addresses over all interfaces. Without it: 256.", to!(limits.addresses = |v: &Value<'_, '_>| v.number(1..=65_535))),
-    key("limits", "routes", "Routes over all tables. Without it: 1024.", to!(limits.routes = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
+    key("limits", "routes", "Routes over all tables. Without it: 1024.", to!(limits.routes = |v: &Value<'_, '_>| v.number(1..=MOST))),
     key("limits", "tables", "Routing tables, 1 to 65535. Without it: 64.", to!(limits.tables = |v: &Value<'_, '_>| v.number(1..=65_535))),
-    key("limits", "neighbours", "Neighbours over all interfaces. Without it: 1024.", to!(limits.neighbours = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
+    key("limits", "neighbours", "Neighbours over all interfaces. Without it: 1024.", to!(limits.neighbours = |v: &Value<'_, '_>| v.number(1..=MOST))),
 
     key("control", "socket", "The socket at which programs are let in. Without it: host.sock in the runtime folder.", to!(socket = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("control", "socket-mode", "The file mode of that socket, who may knock, such as \"660\". Without it: \"660\".", set_socket_mode),

@@ -1,3 +1,5 @@
+use clearway_proto::WhenFull;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Settings, String> {
@@ -45,6 +47,8 @@ fn values_are_checked_and_the_line_is_told() {
         ("[cores]\npolicy = \"fast\"\n", "host.toml:2: expected \"other\", \"batch\", \"fifo\", \"rr\""),
         ("[cores]\npriority = 100\n", "host.toml:2: expected a number from 1 to 99"),
         ("[cores]\nworkers = [1, 1]\n", "host.toml:2: core 1 is named twice"),
+        ("[limits]\nconnections = 16777217\n", "host.toml:2: expected a number from 1 to 16777216"),
+        ("[tcp]\nwhen-full = \"queue\"\n", "host.toml:2: expected \"make-room\", \"reset\", \"drop\""),
         ("[tcp]\nsack = 1\n", "host.toml:2: expected true or false"),
         ("[tcp]\nephemeral-ports = [2, 1]\n", "host.toml:2: expected [first, last]"),
         ("[[ports]]\naddresses = [\"10.0.0.1\"]\n", "host.toml:2: expected ADDRESS/LENGTH"),
@@ -57,6 +61,14 @@ fn values_are_checked_and_the_line_is_told() {
         let error = parse(text).unwrap_err();
         assert!(error.starts_with(wanted), "{text}: {error}");
     }
+}
+
+#[test]
+fn what_a_full_table_does_is_a_setting() {
+    for (word, wanted) in [("make-room", WhenFull::MakeRoom), ("reset", WhenFull::Reset), ("drop", WhenFull::Drop)] {
+        assert_eq!(parse(&format!("[tcp]\nwhen-full = \"{word}\"\n")).unwrap().tcp.when_full, wanted);
+    }
+    assert_eq!(parse("").unwrap().tcp.when_full, WhenFull::MakeRoom);
 }
 
 #[test]
