@@ -183,6 +183,7 @@
 //! [`core`] is the stack without clock, device or thread: `no_std`, no unsafe code, driven by three verbs. Whoever has packets, time and a loop of their own takes it.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod datagrams;
 mod error;

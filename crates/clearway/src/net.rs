@@ -137,6 +137,10 @@ impl Builder {
     }
 
     /// Opens the ports.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a setting that makes no sense (no port, an address without a port, limits that no machine can have), [`Error::Port`] for a
+    /// port that cannot be opened.
     pub fn open(self) -> Result<Net, Error> {
         let misuse = |what: String| Error::Misuse(what);
         let parse = |name: &String| name.parse::<PortSpec>().map_err(|why| misuse(why.to_string()));
@@ -180,6 +184,10 @@ impl Net {
     }
 
     /// Runs an application on this thread, until it is finished, [`Stopper::stop`] is called or something fails. A net runs once.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when the net ran already, has several cores, or an address, a gateway or the application cannot be; [`Error::Port`] and
+    /// [`Error::Engine`] for what fails underneath; [`Error::System`] when the system has no descriptors left.
     pub fn run<A: App<Stores>>(&mut self, app: A) -> Result<CoreReport<A::Report>, Error> {
         let mut ports = self.take_ports()?;
         let (Some(ports), None) = (ports.pop(), ports.pop()) else {
@@ -193,6 +201,9 @@ impl Net {
     }
 
     /// Runs an application that `make` makes on each core, a thread each, until all are finished, [`Stopper::stop`] is called or one of them fails. A net runs once.
+    ///
+    /// # Errors
+    /// As [`Net::run`], but that several cores are what it is for. The first error of any core.
     pub fn run_each<A, F>(&mut self, make: F) -> Result<Vec<CoreReport<A::Report>>, Error>
     where
         A: App<Stores>,

@@ -31,6 +31,9 @@ pub struct Pair<A: App<Stores>, B: App<Stores>> {
 
 impl<A: App<Stores>, B: App<Stores>> Pair<A, B> {
     /// Each side is an address with its prefix length, and an application. The addresses are of one subnet.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for an address that is none, or that no host can have; [`Error::System`] when the system has no descriptors left.
     pub fn new(left: (&str, A), right: (&str, B)) -> Result<Pair<A, B>, Error> {
         let ((left, a), (right, b)) = (left, right);
         let cidr = |text: &str| text.parse::<Cidr>().map_err(|why| Error::Misuse(format!("{text}: {why}")));
@@ -43,6 +46,9 @@ impl<A: App<Stores>, B: App<Stores>> Pair<A, B> {
 
     /// Makes the cable bad: `loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100M`, as `docs/ports.md` says. The same `seed` does the same again. Called before the
     /// first run.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] with what is wrong in `spec`.
     pub fn fault(mut self, spec: &str, seed: u64) -> Result<Pair<A, B>, Error> {
         let spec: FaultSpec = spec.parse().map_err(|why| Error::Misuse(format!("{spec}: {why}")))?;
         // What leaves the left side and what comes to it: the whole cable.
@@ -62,6 +68,9 @@ impl<A: App<Stores>, B: App<Stores>> Pair<A, B> {
     }
 
     /// Runs until one of the applications is finished, and what is on its way then has come. The reports of both.
+    ///
+    /// # Errors
+    /// [`Error::NotFinished`] after the time of [`Pair::limit`], [`Error::Misuse`] when an application could not begin, [`Error::Engine`] when one failed.
     pub fn run(&mut self) -> Result<(A::Report, B::Report), Error> {
         // Not zero, so that nothing rests on that.
         let begin = Instant::from_millis(1_000_000);

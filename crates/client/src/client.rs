@@ -54,6 +54,9 @@ pub(crate) struct Entrance {
 
 impl Client {
     /// Enters the host.
+    ///
+    /// # Errors
+    /// Nobody listens, this user may not come in, the host refuses, or another version is there: [`AttachError`] says which.
     pub fn attach(config: AppConfig) -> Result<Arc<Client>, AttachError> {
         let client = Client::new(config);
         client.enter()?;
@@ -75,6 +78,9 @@ impl Client {
 
     /// Enters the host as a part of the program that a lifeline belongs to which this process came by otherwise than by [`Client::open`]: by `exec`. None: it is no
     /// lifeline of this host's.
+    ///
+    /// # Errors
+    /// As [`Client::attach`], of the host that the lifeline belongs to.
     pub fn attach_as_heir(config: AppConfig, lifeline: BorrowedFd<'_>) -> Result<Option<Arc<Client>>, AttachError> {
         if !clearway_shm::socket::may_be_lifeline(lifeline) {
             return Ok(None);
@@ -122,6 +128,9 @@ impl Client {
     }
 
     /// The namespace's interfaces with their addresses, as they are now.
+    ///
+    /// # Errors
+    /// `ENOTCONN` and its like when there is no host.
     pub fn interfaces(&self) -> Result<Vec<Interface>, Errno> {
         let attachment = self.enter().map_err(|error| error.errno())?;
         match self.ask(&attachment, &Request::Interfaces)?.0 {
@@ -132,6 +141,10 @@ impl Client {
 
     /// Makes a socket. The descriptor is its lifeline: while any copy of it is open in any process, the session lives. Close-on-exec is set on it.
     /// When the host went away and another one is there, this enters that one.
+    ///
+    /// # Errors
+    /// `ENFILE` or `ENOBUFS` at a limit of the program, the namespace or the host, `EMFILE` when the process has no descriptors left, and what attaching says
+    /// when there is no host.
     pub fn open(
         self: &Arc<Client>,
         kind: Kind,

@@ -126,6 +126,9 @@ pub enum ConfigError {
 
 impl AppConfig {
     /// What the environment of this process says.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the variable, or the file and the line, and what could stand there.
     pub fn from_env() -> Result<AppConfig, ConfigError> {
         AppConfig::from_variables(|name| std::env::var_os(name))
     }
@@ -172,6 +175,9 @@ impl AppConfig {
     }
 
     /// What the text of a file says; `path` is only named in errors.
+    ///
+    /// # Errors
+    /// [`ConfigError::Wrong`] with the line and what could stand there.
     pub fn parse(text: &str, path: &Path) -> Result<AppConfig, ConfigError> {
         let mut config = AppConfig { explicit: true, ..AppConfig::default() };
         let parsed = file::parse(text, &mut config);

@@ -44,6 +44,9 @@ impl Drop for EpollSet {
 impl EpollSet {
     /// A set without sockets beside the kernel's set behind the program's descriptor `epfd`. Make it when the program makes `epfd`: it adds a member of its
     /// own there, by which threads that wait learn of the first socket. Until then waiting is the kernel's alone.
+    ///
+    /// # Errors
+    /// `EMFILE`, or what the kernel says of adding a member to its set.
     pub fn new(client: &Arc<Client>, epfd: i32) -> Result<Arc<EpollSet>, Errno> {
         let first = counter()?;
         let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
@@ -54,6 +57,9 @@ impl EpollSet {
     }
 
     /// EPOLL_CTL_ADD of a socket by the program's descriptor number `fd`.
+    ///
+    /// # Errors
+    /// `EEXIST` when it is a member.
     pub fn add(&self, fd: i32, socket: &Socket, event: EpollEvent) -> Result<(), Errno> {
         // A socket that came by a fork must be this process's before events are looked for.
         self.client.of(&socket.core);
@@ -61,6 +67,9 @@ impl EpollSet {
     }
 
     /// EPOLL_CTL_ADD of another set; `fd` is the program's descriptor of it. It is not to be added to the kernel's set as well.
+    ///
+    /// # Errors
+    /// As [`EpollSet::add`]; `EINVAL` and `ELOOP` for sets that cannot stand in each other.
     pub fn add_set(&self, fd: i32, set: &EpollSet, event: EpollEvent) -> Result<(), Errno> {
         self.client.hub().may_nest(self.key, set.key)?;
         self.add_member(fd, What::Set(set.key), event)?;
@@ -89,11 +98,17 @@ impl EpollSet {
     }
 
     /// EPOLL_CTL_MOD of a socket or set.
+    ///
+    /// # Errors
+    /// `ENOENT` when it is no member.
     pub fn modify(&self, fd: i32, event: EpollEvent) -> Result<(), Errno> {
         self.client.hub().modify_member(self.key, fd, event)
     }
 
     /// EPOLL_CTL_DEL of a socket or set.
+    ///
+    /// # Errors
+    /// `ENOENT` when it is no member.
     pub fn remove(&self, fd: i32) -> Result<(), Errno> {
         self.client.hub().remove_member(self.key, fd)
     }
@@ -116,6 +131,9 @@ impl EpollSet {
     }
 
     /// Waits as `epoll_pwait2` does; `epfd` is the program's descriptor of the set. Returns how many of `out` were filled.
+    ///
+    /// # Errors
+    /// `EINTR` after a signal, `EINVAL` for no room, `EBADF`.
     pub fn wait(
         &self,
         epfd: i32,

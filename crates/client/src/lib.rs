@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 //! A program's side of the host: attach, streams, listeners, datagrams, readiness, fork.
 //!
 //! A process has one [`Client`]. It makes [`Socket`]s, which live in the host and whose bytes lie in memory that both share; [`poll`] and

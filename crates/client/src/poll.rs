@@ -36,6 +36,9 @@ const FEW: usize = 32;
 
 /// Waits until an entry is ready, the time is over (None: never), or a signal comes (EINTR). `sigmask` holds while it waits, bit `n - 1` for signal `n`.
 /// Returns how many entries were found ready.
+///
+/// # Errors
+/// `EINTR` after a signal, and what the kernel says of its own descriptors.
 pub fn poll(
     client: &Client,
     entries: &mut [PollEntry<'_>],

@@ -127,6 +127,9 @@ impl Socket {
     }
 
     /// Sends on a stream, or a datagram to the connected peer. The caller raises SIGPIPE for EPIPE.
+    ///
+    /// # Errors
+    /// As `send(2)`: `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EMSGSIZE`, `EINTR`, and the socket's own error once.
     pub fn send(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
         match self.core.kind {
             Kind::Stream => self.send_stream(from, flags),
@@ -135,6 +138,9 @@ impl Socket {
     }
 
     /// Sends a datagram; on a stream, where it goes is not looked at, as in Linux.
+    ///
+    /// # Errors
+    /// As `sendmsg(2)`; see [`Socket::send`].
     pub fn send_to(&self, from: &[IoSlice<'_>], how: &SendTo, flags: i32) -> Result<usize, Errno> {
         match self.core.kind {
             Kind::Stream => self.send_stream(from, flags),
@@ -143,6 +149,9 @@ impl Socket {
     }
 
     /// Receives from a stream or a datagram.
+    ///
+    /// # Errors
+    /// As `recv(2)`: `EAGAIN`, `ENOTCONN`, `EINTR`, and the socket's own error once.
     pub fn recv(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
         match self.core.kind {
             Kind::Stream => self.recv_stream(into, flags),
@@ -151,6 +160,9 @@ impl Socket {
     }
 
     /// Ends one or both directions.
+    ///
+    /// # Errors
+    /// `ENOTCONN` when there is no connection.
     pub fn shutdown(&self, how: How) -> Result<(), Errno> {
         if self.core.is_listening() && how != How::Write && !self.is_alive() {
             // It does not come back.
@@ -194,6 +206,9 @@ impl Socket {
     }
 
     /// The connection's inner values, for TCP_INFO.
+    ///
+    /// # Errors
+    /// When the host is gone.
     pub fn info(&self) -> Result<Info, Errno> {
         match self.ask(&Request::Info { session: self.core.id() })? {
             Reply::Info(info) => Ok(*info),
@@ -380,6 +395,9 @@ fn broken(_: clearway_shm::Hostile) -> Errno {
 
 impl Socket {
     /// Takes the next connection: socket, lifeline, and who it is.
+    ///
+    /// # Errors
+    /// As `accept(2)`: `EAGAIN`, `EINVAL` when it does not listen, `EMFILE`, `ECONNABORTED` once when the host went away.
     pub fn accept(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
         self.accept_stream()
     }

@@ -92,6 +92,9 @@ impl fmt::Display for PinError {
 impl std::error::Error for PinError {}
 
 /// Binds the calling thread to one core.
+///
+/// # Errors
+/// When there is no such core, or this process may not run on it.
 pub fn pin(core: usize) -> Result<(), PinError> {
     let mut set = CpuSet::new();
     set.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(|why| {

@@ -11,6 +11,7 @@
 //! A request for our Ethernet address, or an echo, is answered by the core that gets it.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 pub mod app;
 pub mod clock;

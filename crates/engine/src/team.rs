@@ -58,11 +58,17 @@ struct Running {
 
 impl<R: Clone + Default + Send + 'static> Team<R> {
     /// A team of `count` cores, and their seats.
+    ///
+    /// # Errors
+    /// When the system has no descriptors left for the bells.
     pub fn new(count: usize) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
         Team::with_bells((0..count).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?)
     }
 
     /// A team of a core for each bell, and their seats. The bell wakes its core, whoever rings it.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left for one bell more.
     pub fn with_bells(bells: Vec<Bell>) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
         let count = bells.len();
         let boards: Vec<Board<R>> = (0..count).map(|_| Board::default()).collect();

@@ -76,6 +76,9 @@ pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>, P = NoProbe> {
 impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
     /// Makes each device an interface of the stack, in their order: the first is `Iface(0)`. The stack must have no interface yet. `pool` is
     /// the one that the devices use.
+    ///
+    /// # Errors
+    /// [`EngineError::Interface`] when the stack does not take a device, [`EngineError::TooManyPorts`].
     pub fn new(
         stack: Stack<E>,
         devs: Vec<D>,
@@ -90,6 +93,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
 
 impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
     /// As [`Engine::new`], with a probe.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
     pub fn with_probe(
         mut stack: Stack<E>,
         devs: Vec<D>,
@@ -191,6 +197,10 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
 
     /// Runs until the team is stopped, the application is finished, or something fails: [`Engine::start`], then [`Engine::step`] again and again,
     /// then [`Engine::finish`].
+    ///
+    /// # Errors
+    /// [`EngineError::App`] when the application could not begin, [`EngineError::Device`] when a port is of no more use, [`EngineError::Wait`] when the system
+    /// does not let us sleep.
     pub fn run(&mut self) -> Result<(), EngineError> {
         self.start()?;
         let ended = loop {
@@ -205,12 +215,18 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     }
 
     /// Lets the application begin. Called once, before the first step.
+    ///
+    /// # Errors
+    /// [`EngineError::App`] with the application's own words.
     pub fn start(&mut self) -> Result<(), EngineError> {
         let time = self.clock.read();
         self.app.start(time, &mut self.stack).map_err(EngineError::App)
     }
 
     /// One round of the loop: a turn, the report when it is time for one, and sleep when there is nothing to do.
+    ///
+    /// # Errors
+    /// As [`Engine::turn`], and [`EngineError::Wait`] when the system does not let us sleep.
     pub fn step(&mut self) -> Result<Step, EngineError> {
         if self.seat.stop.load(Ordering::Acquire) {
             return Ok(Step::Stop);
@@ -242,6 +258,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     }
 
     /// Lets the application say goodbye, sends what that left when `send` says so, and leaves the last report.
+    ///
+    /// # Errors
+    /// [`EngineError::Device`] when a port broke while the last packets left.
     pub fn finish(&mut self, send: bool) -> Result<(), EngineError> {
         let time = self.clock.read();
         self.app.stop(time, &mut self.stack);
@@ -295,6 +314,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     }
 
     /// One turn at `time`: packets in, timers, application, packets out. Public for tests that bring their own time.
+    ///
+    /// # Errors
+    /// [`EngineError::Device`] when a port is of no more use, and the application does not go on without it.
     pub fn turn(&mut self, time: Time) -> Result<Turn, EngineError> {
         self.turns += 1;
         self.ports.time = time;

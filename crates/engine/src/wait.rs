@@ -20,6 +20,9 @@ pub struct Bell {
 
 impl Bell {
     /// A bell that nobody has rung.
+    ///
+    /// # Errors
+    /// When the system has no descriptors left.
     pub fn new() -> io::Result<Bell> {
         let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Bell::from_fd(fd.into()))

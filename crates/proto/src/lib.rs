@@ -6,6 +6,7 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 extern crate alloc;
 

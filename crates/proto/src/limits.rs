@@ -129,6 +129,9 @@ impl core::error::Error for LimitError {}
 
 impl Limits {
     /// Whether a stack of these limits can be made: memory for all of them is reserved when it is.
+    ///
+    /// # Errors
+    /// The first limit that cannot be, with what it may be.
     pub fn check(&self) -> Result<(), LimitError> {
         let tables = [
             ("connections", self.connections, 1),

@@ -86,6 +86,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Listens. Handshakes are answered at once; finished ones wait for [`Stack::accept`], and [`Event::Incoming`] tells of them.
+    ///
+    /// # Errors
+    /// [`ListenError`]: the port is taken, the tables are full, or nobody can listen there.
     pub fn listen(&mut self, spec: ListenSpec) -> Result<ListenerId, ListenError> {
         // Nobody would ever come to an address that is not ours.
         if !spec.local.addr.is_unspecified() && !self.ip.is_ours(spec.table, &spec.local.addr) {
@@ -110,6 +113,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Begins a connection (RFC 9293 3.10.1). [`crate::ConnEvents::CONNECTED`] tells of its success. Bytes may be sent into it before.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: no route, an address that nobody can be connected to, no port, no place or no memory.
     pub fn connect(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
         self.tcp.set_now(now);
         let (tcp, mut cx) = self.split();
@@ -122,28 +128,43 @@ impl<E: Env> Stack<E> {
     }
 
     /// Writes bytes to be sent; returns how many were taken. Fewer than all: [`crate::ConnEvents::WRITABLE`] will tell when there is room again.
+    ///
+    /// # Errors
+    /// [`SendError`]: the handle names no connection, this side was shut down, or the connection failed.
     #[inline(always)]
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
         self.tcp.send(conn, bytes, false)
     }
 
     /// Tells that bytes were put into the connection's send queue from outside (by the other side of a shared-memory FIFO).
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
     pub fn wrote(&mut self, conn: ConnId) -> Result<(), SendError> {
         self.tcp.wrote(&self.config, &mut self.counters, conn)
     }
 
     /// As [`Stack::send`], and the last byte taken is announced as urgent (RFC 9293 3.8.5, RFC 6093).
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
     pub fn send_urgent(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
         self.tcp.send(conn, bytes, true)
     }
 
     /// The last of the next `ahead` bytes that the owner writes is urgent, for an owner who writes behind the stack's back: told before they are written, it is
     /// announced with the first segment that carries any of them (RFC 6093).
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
     pub fn urge(&mut self, conn: ConnId, ahead: u32) -> Result<(), SendError> {
         self.tcp.urge(conn, ahead)
     }
 
     /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the stream. Empty and not: later.
+    ///
+    /// # Errors
+    /// [`RecvError`]: the handle names no connection, or it failed and nothing is left to read.
     #[inline]
     pub fn recv(&self, conn: ConnId) -> Result<&[u8], RecvError> {
         self.tcp.recv(conn)
@@ -188,6 +209,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Our FIN goes out behind all bytes written so far (half close); the peer may go on sending.
+    ///
+    /// # Errors
+    /// [`SendError::Stale`], [`SendError::Closed`] when it was shut down already, [`SendError::Failed`].
     pub fn shutdown(&mut self, conn: ConnId) -> Result<(), SendError> {
         self.tcp.shutdown(&self.config, &mut self.counters, conn)
     }

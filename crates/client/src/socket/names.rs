@@ -10,6 +10,9 @@ use crate::{Errno, Socket};
 
 impl Socket {
     /// Gives it its own address.
+    ///
+    /// # Errors
+    /// As `bind(2)`: `EADDRINUSE`, `EADDRNOTAVAIL`, `EINVAL` when it has an address.
     pub fn bind(&self, local: SocketAddr) -> Result<(), Errno> {
         match self.ask(&Request::Bind { session: self.core.id(), local })? {
             Reply::Bound(local) => self.with(|socket| {
@@ -26,6 +29,9 @@ impl Socket {
     }
 
     /// Listens, or changes the backlog.
+    ///
+    /// # Errors
+    /// As `listen(2)`: `EADDRINUSE`, `EINVAL`; `ENFILE` at a limit.
     pub fn listen(&self, backlog: u32) -> Result<(), Errno> {
         self.ask_session(&Request::Listen { session: self.core.id(), backlog })?;
         self.core.backlog.store(backlog.max(1), std::sync::atomic::Ordering::Relaxed);
@@ -36,6 +42,9 @@ impl Socket {
     }
 
     /// Connects. None takes a datagram socket's peer away. A stream that does not block answers EINPROGRESS.
+    ///
+    /// # Errors
+    /// As `connect(2)`: `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`, `ENETUNREACH`, `EADDRNOTAVAIL`.
     pub fn connect(&self, remote: Option<SocketAddr>) -> Result<(), Errno> {
         match self.core.kind {
             Kind::Datagram => self.ask_session(&Request::Connect { session: self.core.id(), remote }),
@@ -113,6 +122,9 @@ impl Socket {
     }
 
     /// Changes the membership of a datagram socket in a group, on the interface of this number; 0: as the route says.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` when it is a member, `EADDRNOTAVAIL` when it is none, `ENODEV`, `EINVAL`, `ENOBUFS` at a limit.
     pub fn change_group(&self, iface: u32, group: IpAddr, change: GroupChange) -> Result<(), Errno> {
         self.ask(&Request::Group { session: self.core.id(), iface, group, change }).map(drop)
     }
@@ -123,6 +135,9 @@ impl Socket {
     }
 
     /// Sets all of them.
+    ///
+    /// # Errors
+    /// When the host is gone.
     pub fn set_options(&self, options: &SocketOptions) -> Result<(), Errno> {
         let told = self.ask(&Request::Options { session: self.core.id(), options: *options });
         // One that comes back has them when it does.

@@ -14,6 +14,10 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     /// Makes a device an interface of the stack, also while the engine runs. The device uses the engine's pool. An interface of the same kind whose port
     /// was removed is used again, so that ports may come and go for ever; the number of the new one is the same on every engine that was told the same
     /// in the same order.
+    ///
+    /// # Errors
+    /// [`EngineError::TooManyPorts`]; [`EngineError::Interface`] when the stack does not take it; [`EngineError::InterfaceTaken`] when the stack has an
+    /// interface that this engine did not make.
     pub fn add_port(&mut self, dev: D, options: PortOptions) -> Result<Iface, EngineError> {
         if self.ports.count() >= MAX_PORTS {
             return Err(EngineError::TooManyPorts);
@@ -80,6 +84,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
 
     /// Puts another device in the place of an interface's, and gives back the one that was there: another queue of the same port, since the stack
     /// goes on with what it knows of the first.
+    ///
+    /// # Errors
+    /// [`EngineError::NoPort`]; the device is gone then.
     pub fn replace_port(&mut self, iface: Iface, dev: D) -> Result<D, EngineError> {
         let port = self.ports.get_mut(iface).ok_or(EngineError::NoPort(iface))?;
         port.error = None;
@@ -87,6 +94,9 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     }
 
     /// Changes the MTU of an interface, in the stack and on its device; both or neither.
+    ///
+    /// # Errors
+    /// [`EngineError::NoPort`], [`EngineError::Mtu`] from the stack, [`EngineError::Device`] from the device. Nothing has changed then.
     pub fn set_mtu(&mut self, iface: Iface, mtu: u32) -> Result<(), EngineError> {
         let port = self.ports.get_mut(iface).ok_or(EngineError::NoPort(iface))?;
         let before = self.stack.interfaces().find(|info| info.iface == iface).map(|info| info.mtu);

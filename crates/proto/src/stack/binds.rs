@@ -12,6 +12,9 @@ use crate::tcp::{ConnectSpec, ListenSpec};
 
 impl<E: Env> Stack<E> {
     /// Reserves a port for somebody who will listen or connect. Whoever binds, listens or connects without it keeps off.
+    ///
+    /// # Errors
+    /// [`BindError`]: taken, not ours, no port free, or no place for one more reservation.
     pub fn bind(&mut self, spec: BindSpec) -> Result<BindId, BindError> {
         let addr = spec.local.addr;
         if !addr.is_unspecified() && !self.ip.is_ours(spec.table, &addr) {
@@ -53,6 +56,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// As [`Stack::listen`], on a reserved port: table, address, port and `v6_only` are the reservation's, whatever `spec` says.
+    ///
+    /// # Errors
+    /// As [`Stack::listen`], and [`ListenError::NoReservation`].
     pub fn listen_bound(&mut self, bind: BindId, spec: ListenSpec) -> Result<ListenerId, ListenError> {
         let bound = self.tcp.binds.spec(bind).ok_or(ListenError::NoReservation)?;
         let spec = ListenSpec { table: bound.table, local: bound.local, v6_only: bound.v6_only, ..spec };
@@ -68,6 +74,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.
+    ///
+    /// # Errors
+    /// As [`Stack::connect`], and [`ConnectError::NoReservation`].
     pub fn connect_bound(&mut self, now: Instant, bind: BindId, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
         let bound = self.tcp.binds.spec(bind).ok_or(ConnectError::NoReservation)?;
         let mut local = bound.local;

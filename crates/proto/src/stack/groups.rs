@@ -11,6 +11,9 @@ use crate::store::Env;
 
 impl<E: Env> Stack<E> {
     /// Changes a socket's membership in `group` on `iface`. Routers are told with the next `emit`. The socket leaves all its groups when it is closed.
+    ///
+    /// # Errors
+    /// [`GroupError`]: not a group, no such interface, a member already or none, the other filter mode, or the tables are full.
     pub fn udp_group(
         &mut self,
         socket: UdpId,

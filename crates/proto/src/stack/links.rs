@@ -30,6 +30,9 @@ impl From<RouteError> for AddError {
 
 impl<E: Env> Stack<E> {
     /// Adds an interface; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
+    ///
+    /// # Errors
+    /// [`AddError::Full`], [`AddError::BadMtu`], [`AddError::NoTable`], [`AddError::BadAddress`] for a link address that no host can have.
     pub fn add_interface(&mut self, spec: InterfaceSpec) -> Result<Iface, AddError> {
         if !(MIN_MTU..=MAX_MTU).contains(&spec.mtu) {
             return Err(AddError::BadMtu);
@@ -68,6 +71,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Changes an interface's MTU.
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`]; [`AddError::BadMtu`] outside of what links have, or below 1280 while there is an IPv6 address.
     pub fn set_mtu(&mut self, iface: Iface, mtu: u32) -> Result<(), AddError> {
         let has_v6 = self.ip.locals.unicast().any(|l| l.iface == iface && l.cidr.addr.is_v6());
         let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
@@ -84,6 +90,9 @@ impl<E: Env> Stack<E> {
 
     /// Moves an interface to another routing table, with its addresses and the routes to their subnets. Connections that use them stay behind and end
     /// for want of an answer. When it cannot be, nothing changes.
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`], [`AddError::NoTable`], [`AddError::Exists`] or [`AddError::Full`] when the other table cannot take its routes.
     pub fn set_interface_table(&mut self, iface: Iface, table: Table) -> Result<(), AddError> {
         let old = self.ip.interface(iface).ok_or(AddError::NoInterface)?.table;
         if table.0 >= self.ip.routes.tables() {
@@ -116,6 +125,9 @@ impl<E: Env> Stack<E> {
 
     /// Changes the station's address of an Ethernet interface. Its IPv6 link-local address follows, if it was made of the old one, and all addresses
     /// are announced anew with the next `emit`.
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`] when it is no Ethernet or the address is no host's.
     pub fn set_interface_mac(&mut self, iface: Iface, mac: Mac) -> Result<(), AddError> {
         let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
         if !interface.is_ethernet() || mac.is_multicast() || mac == Mac::ZERO {
@@ -139,6 +151,9 @@ impl<E: Env> Stack<E> {
 
     /// Gives an interface an address and the route to its subnet, and announces it to the link (RFC 5227 2.3, RFC 4861 7.2.6) with the next `emit`.
     /// The address is used at once: no probe is made whether somebody else has it, but somebody who claims it is answered.
+    ///
+    /// # Errors
+    /// [`AddError`]: no such interface, not the address of one host, there already, the tables are full, or an MTU too small for IPv6.
     pub fn add_address(&mut self, now: Instant, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
         self.put_address(iface, cidr)?;
         let ours = cidr.addr;
@@ -216,6 +231,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Adds a route. A gateway has to be a host that a route leads to already, or one on the link that is named with it.
+    ///
+    /// # Errors
+    /// [`AddError::NoTable`], [`AddError::NoInterface`], [`AddError::BadGateway`], [`AddError::Exists`], [`AddError::Full`].
     pub fn add_route(&mut self, table: Table, dst: Cidr, via: NextHop) -> Result<(), AddError> {
         match via {
             NextHop::Interface(iface) | NextHop::GatewayOn { iface, .. } if self.ip.interface(iface).is_none() => {
@@ -248,6 +266,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Sets a neighbour's link address for good: it is never asked for and never changes by itself.
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`], [`AddError::Full`].
     pub fn add_static_neighbour(&mut self, now: Instant, iface: Iface, addr: Addr, mac: Mac) -> Result<(), AddError> {
         let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
         if !interface.is_ethernet() || mac.is_multicast() || addr.is_multicast() || addr.is_unspecified() {

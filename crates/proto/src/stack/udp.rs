@@ -13,11 +13,17 @@ use crate::udp::{Datagram, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, Udp
 
 impl<E: Env> Stack<E> {
     /// Binds a socket, which has its addresses and port for itself. Memory for its queues is taken here.
+    ///
+    /// # Errors
+    /// [`UdpError::InUse`], [`UdpError::TooMany`], [`UdpError::NoPorts`], [`UdpError::BadAddress`].
     pub fn udp_bind(&mut self, spec: UdpSpec) -> Result<UdpId, UdpError> {
         self.udp_bind_shared(spec, Sharing::default())
     }
 
     /// As [`Stack::udp_bind`], beside others that share the port too.
+    ///
+    /// # Errors
+    /// As [`Stack::udp_bind`].
     pub fn udp_bind_shared(&mut self, spec: UdpSpec, sharing: Sharing) -> Result<UdpId, UdpError> {
         // Who binds to a group takes what is sent to it, and nothing else.
         let any = spec.local.addr.is_unspecified() || spec.local.addr.is_multicast();
@@ -28,21 +34,33 @@ impl<E: Env> Stack<E> {
     }
 
     /// From now on these may have the port beside it. Who has it already keeps it.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_sharing(&mut self, socket: UdpId, sharing: Sharing) -> Result<(), UdpError> {
         self.udp.set_sharing(socket, sharing)
     }
 
     /// From now on the socket takes datagrams of this peer only, sends to it when no other is named, and hears of ICMP errors.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`], [`UdpError::BadAddress`], [`UdpError::NoRoute`].
     pub fn udp_connect(&mut self, socket: UdpId, remote: Endpoint) -> Result<(), UdpError> {
         self.udp.connect(&self.ip, socket, remote)
     }
 
     /// The socket has no peer any more: it takes datagrams of everybody again, for the address that it was bound to.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_disconnect(&mut self, socket: UdpId) -> Result<(), UdpError> {
         self.udp.disconnect(socket)
     }
 
     /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`] (UDP_GRO), or one by one.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_gro(&mut self, socket: UdpId, on: bool) -> Result<(), UdpError> {
         self.udp.set_gro(socket, on)
     }
@@ -65,6 +83,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Queues a datagram, which the next `emit` sends. `to`: None means the connected peer. `from`: None means the address that fits best.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`], [`UdpError::BadAddress`], [`UdpError::NoRoute`], [`UdpError::Full`], [`UdpError::TooLong`].
     pub fn udp_send(
         &mut self,
         socket: UdpId,
@@ -79,6 +100,9 @@ impl<E: Env> Stack<E> {
     ///
     /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of
     /// the queue is free.
+    ///
+    /// # Errors
+    /// As [`Stack::udp_send`], and [`UdpError::BadSegmentSize`].
     pub fn udp_send_with(&mut self, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
         self.udp.send(&self.ip, socket, how, bytes)
     }
@@ -94,12 +118,18 @@ impl<E: Env> Stack<E> {
     }
 
     /// Sets IPv4 TOS or IPv6 traffic class, and TTL or hop limit, of datagrams sent from now on.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_hops(&mut self, socket: UdpId, tos: u8, ttl: u8) -> Result<(), UdpError> {
         self.udp.set_hops(socket, tos, ttl)
     }
 
     /// Sets how long an IPv6 packet of this socket may be where the way would take a longer one: what does not fit leaves in fragments. 0: as the way takes. No less than every
     /// link of IPv6 takes is heeded (RFC 8200 5).
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_mtu(&mut self, socket: UdpId, mtu: u16) -> Result<(), UdpError> {
         self.udp.set_mtu(socket, mtu)
     }
@@ -144,6 +174,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Gives a socket its owner's word, which comes with its events.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_token(&mut self, socket: UdpId, token: u64) -> Result<(), UdpError> {
         self.udp.set_token(socket, token)
     }
@@ -164,6 +197,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// Sets how a socket sends to groups and what it hears. The interface must be one of the socket's table.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`]; [`UdpError::NoRoute`] when there is no such interface in the socket's table.
     pub fn udp_set_multicast(&mut self, socket: UdpId, options: MulticastOptions) -> Result<(), UdpError> {
         self.udp.set_multicast(&self.ip, socket, options)
     }
