@@ -137,6 +137,10 @@ struct ShowArgs {
     /// Write the page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    /// Write the main plot into this folder, as SCENARIO-light.svg and SCENARIO-dark.svg
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
 }
 
 /// Cores of the server's side and of the client's.
@@ -322,6 +326,12 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     }
     if let Some(path) = &args.html {
         write(path, &html::page(std::slice::from_ref(&report)))?;
+    }
+    if let Some(folder) = &args.svg {
+        for (ground, dark) in [("light", false), ("dark", true)] {
+            let chart = html::chart(&report, dark).ok_or_else(|| anyhow::anyhow!("this run has nothing to plot"))?;
+            write(&folder.join(format!("{}-{ground}.svg", report.scenario)), &chart)?;
+        }
     }
     Ok(figures::line(text::table(&report).trim_end())?)
 }

@@ -30,16 +30,32 @@ svg line, svg polyline { fill: none; } .grid { stroke: var(--rule); } .axis { st
 .l { stroke-width: 2; } .e { stroke-width: 1.5; opacity: 0.7; } .m { stroke: var(--page); stroke-width: 1; } .dash.l { stroke-dasharray: 5 4; }
 ";
 
+/// What systems look like, a rule for each colour.
+fn rules(colours: [&str; COLOURS]) -> String {
+    let rule = |(index, colour): (usize, &&str)| {
+        format!(
+            ".c{index}.l, .c{index}.e {{ stroke: {colour}; }} .c{index}.m, .c{index}.b {{ fill: {colour}; }} .c{index}.m.o {{ fill: var(--page); stroke: {colour}; stroke-width: 2; }}\n"
+        )
+    };
+    colours.iter().enumerate().map(rule).collect()
+}
+
+/// The report's main plot as a picture of its own, on a light ground or on a dark one. None: it has nothing to plot.
+pub fn chart(report: &Report, dark: bool) -> Option<String> {
+    let metric = report.metrics.iter().find(|metric| metric.plot && has(&report.cells, metric))?;
+    let about = format!("{}: {} over {} for each system", report.title, metric.label, report.axis.label);
+    // The same rules as on the page, whose colours depend on what the reader likes; a picture has one of both.
+    let (colours, [page, ink, rule]) =
+        if dark { (DARK, ["#14171b", "#e8ebef", "#3a424d"]) } else { (LIGHT, ["#ffffff", "#1b1f24", "#d6dbe1"]) };
+    let drawing = STYLE.lines().skip_while(|line| !line.starts_with("svg {")).skip(1).collect::<Vec<_>>().join("\n");
+    let letters = "text { font: 12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: var(--ink); }";
+    let style = format!(".page {{ fill: var(--page); }}\n{letters}\n{drawing}\n{}", rules(colours));
+    let style = style.replace("var(--page)", page).replace("var(--ink)", ink).replace("var(--rule)", rule);
+    Some(plot(report, metric).finish_alone(&about, &style))
+}
+
 fn style() -> String {
     let mut style = STYLE.to_string();
-    let rules = |colours: [&str; COLOURS]| {
-        let rule = |(index, colour): (usize, &&str)| {
-            format!(
-                ".c{index}.l, .c{index}.e {{ stroke: {colour}; }} .c{index}.m, .c{index}.b {{ fill: {colour}; }} .c{index}.m.o {{ fill: var(--page); stroke: {colour}; stroke-width: 2; }}\n"
-            )
-        };
-        colours.iter().enumerate().map(rule).collect::<String>()
-    };
     let _ = write!(style, "{}@media (prefers-color-scheme: dark) {{\n{}}}\n", rules(LIGHT), rules(DARK));
     style
 }

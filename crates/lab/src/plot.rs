@@ -120,6 +120,16 @@ impl Svg {
         )
     }
 
+    /// The picture as a file of its own, with what its classes look like.
+    pub(crate) fn finish_alone(self, about: &str, style: &str) -> String {
+        let (height, about) = (self.height, escaped(about));
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" height=\"{height:.0}\" role=\"img\">\n\
+             <title>{about}</title>\n<style>{style}</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{}</svg>\n",
+            self.body
+        )
+    }
+
     /// Pairs of texts that lie on each other, and texts that leave the picture.
     #[cfg(test)]
     pub(crate) fn faults(&self) -> Vec<String> {

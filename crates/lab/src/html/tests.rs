@@ -93,3 +93,19 @@ fn all_colours_can_be_read_on_their_page() {
         }
     }
 }
+
+#[test]
+fn a_chart_stands_alone_on_a_light_ground_and_on_a_dark_one() {
+    let report = report();
+    let [light, dark] = [false, true].map(|dark| super::chart(&report, dark).unwrap());
+    for (chart, ground) in [(&light, "#ffffff"), (&dark, "#14171b")] {
+        assert!(chart.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{chart}");
+        assert!(chart.contains(&format!(".page {{ fill: {ground}; }}")) && !chart.contains("var("), "{chart}");
+        for foreign in ["https://", "<script", "url(", "@import", "href"] {
+            assert!(!chart.contains(foreign), "{foreign}");
+        }
+        assert_eq!(chart.matches("<polyline").count(), 4, "a line for each system");
+    }
+    assert_ne!(light, dark);
+    assert!(super::chart(&blank(&["ours"], &["1"]), true).is_none());
+}
