@@ -6,6 +6,7 @@ use core::ptr::{null, null_mut};
 use std::collections::HashSet;
 
 use clearway_base::Rng;
+use clearway_proto::WhenFull;
 
 use crate::buf::*;
 use crate::config::*;

@@ -181,6 +181,98 @@
 //! # The core alone
 //!
 //! [`core`] is the stack without clock, device or thread: `no_std`, no unsafe code, driven by three verbs. Whoever has packets, time and a loop of their own takes it.
+//! Here two of them talk, with vectors for packets and a clock that stands still:
+//!
+//! ```
+//! use clearway::core::store::{ChainRx, RingTx};
+//! use clearway::core::*;
+//! use clearway::{Addr, Endpoint, Instant};
+//!
+//! struct Packet(Vec<u8>);
+//!
+//! impl Buf for Packet {
+//!     fn bytes(&self) -> &[u8] {
+//!         &self.0
+//!     }
+//!     fn bytes_mut(&mut self) -> &mut [u8] {
+//!         &mut self.0
+//!     }
+//!     fn trim_front(&mut self, n: usize) {
+//!         self.0.drain(..n);
+//!     }
+//!     fn truncate(&mut self, len: usize) {
+//!         self.0.truncate(len);
+//!     }
+//! }
+//!
+//! /// What the stacks are made of: packets, and where bytes wait to be read and to be acknowledged.
+//! struct Types;
+//!
+//! impl Env for Types {
+//!     type Buf = Packet;
+//!     type Rx = ChainRx<Packet>;
+//!     type Tx = RingTx;
+//! }
+//!
+//! /// Takes what a stack sends.
+//! #[derive(Default)]
+//! struct Wire {
+//!     room: Vec<u8>,
+//!     sent: Vec<Vec<u8>>,
+//! }
+//!
+//! impl Sink for Wire {
+//!     fn reserve(&mut self, _: Iface, len: usize) -> Option<&mut [u8]> {
+//!         self.room = vec![0; len];
+//!         Some(&mut self.room)
+//!     }
+//!     fn commit(&mut self, _: Iface, len: usize, _: TxMeta) {
+//!         self.sent.push(self.room[..len].to_vec());
+//!     }
+//! }
+//!
+//! fn stack(address: &str, secret: u8) -> Stack<Types> {
+//!     let config = Config::new([secret; 32]); // From the system's random source, where it is not an example.
+//!     let mut stack = Stack::new(config, ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 1 << 16));
+//!     let link = InterfaceSpec { link: Link::Raw, mtu: 1500, offloads: Offloads::default(), table: Table(0) };
+//!     let iface = stack.add_interface(link).unwrap();
+//!     stack.add_address(Instant::ZERO, iface, address.parse().unwrap()).unwrap();
+//!     stack
+//! }
+//!
+//! /// The three verbs: timers, what leaves, what arrives.
+//! fn carry(now: Instant, from: &mut Stack<Types>, to: &mut Stack<Types>) {
+//!     let (mut wire, mut burst) = (Wire::default(), Burst::new());
+//!     from.expire(now);
+//!     from.emit(now, &mut wire);
+//!     for packet in wire.sent {
+//!         assert!(burst.push(Packet(packet), RxMeta::default()).is_ok(), "more than a burst");
+//!     }
+//!     to.ingest(now, &mut burst);
+//! }
+//!
+//! let now = Instant::from_millis(1_000);
+//! let (mut server, mut client) = (stack("10.0.0.1/24", 1), stack("10.0.0.2/24", 2));
+//! let (table, options) = (Table(0), ConnOptions::default());
+//! let local = Endpoint::new(Addr::v4([10, 0, 0, 1]), 7);
+//! let listener = server.listen(ListenSpec { table, local, v6_only: false, backlog: 8, token: 0, options })?;
+//! let asks = client.connect(now, ConnectSpec { table, local: None, remote: local, token: 0, options })?;
+//! client.send(asks, b"ping")?;
+//! for _ in 0..2 {
+//!     carry(now, &mut client, &mut server);
+//!     carry(now, &mut server, &mut client);
+//! }
+//!
+//! let answers = server.accept(listener).expect("a finished handshake");
+//! assert_eq!(server.recv(answers)?, b"ping");
+//! server.consumed(answers, 4);
+//! server.send(answers, b"pong")?;
+//! server.close(answers);
+//! carry(now, &mut server, &mut client);
+//! assert_eq!(client.recv(asks)?, b"pong");
+//! assert!(client.peer_closed(asks));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
