@@ -93,7 +93,7 @@ fn a_flood_of_syns_leaves_transfers_and_new_connections_alone() {
         thread::sleep(Duration::from_secs(1));
         for _ in 0..5.max(seconds) {
             for host in [OURS_V4.to_string(), format!("[{OURS_V6}]")] {
-                let page = world.text("curl", &["-s", "--max-time", "10", &format!("http://{host}/")]);
+                let page = world.text("curl", &["-s", "--max-time", "60", &format!("http://{host}/")]);
                 assert!(page.starts_with("Clearway"));
                 pages += 1;
             }
