@@ -14,7 +14,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 
 use crate::flood::{checksum, ones_sum};
-use crate::world::{KERNEL_V4, OURS_V4, World, root};
+use crate::world::{KERNEL_V4, OURS_V4, Server, TAP, World, root};
 
 /// How many of a kind, unless `STUCK_PEERS` says otherwise.
 const PEERS: usize = 400;
@@ -58,8 +58,8 @@ fn packet(n: usize, seq: u32, ack: u32, flags: u8, window: u16, payload: &[u8]) 
     packet
 }
 
-/// Plays `count` peers until told to stop; `open` counts those that have asked.
-fn crowd(stop: &AtomicBool, kind: Kind, count: usize, open: &AtomicUsize) {
+/// Plays `count` peers that ask `request` until told to stop; `open` counts those that have asked.
+fn crowd(stop: &AtomicBool, kind: Kind, count: usize, request: &[u8], open: &AtomicUsize) {
     let out = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Raw).unwrap();
     let ears = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::empty(), SockProtocol::EthIp).unwrap();
     setsockopt(&ears, ReceiveTimeout, &TimeVal::new(0, 20_000)).unwrap();
@@ -97,8 +97,8 @@ fn crowd(stop: &AtomicBool, kind: Kind, count: usize, open: &AtomicUsize) {
         let seq = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
         if rest[13] & (SYN | ACK) == SYN | ACK && !peers.contains_key(&n) {
             let first = seq.wrapping_add(1);
-            say(packet(n, 100, first, ACK, window, REQUEST));
-            peers.insert(n, Peer { seq: 100 + REQUEST.len() as u32, first, acked: 0 });
+            say(packet(n, 100, first, ACK, window, request));
+            peers.insert(n, Peer { seq: 100 + request.len() as u32, first, acked: 0 });
             open.store(peers.len(), Ordering::Relaxed);
         } else if let Some(peer) = peers.get(&n).filter(|_| kind == Kind::Shut) {
             say(packet(n, peer.seq, peer.first, ACK, window, &[]));
@@ -106,26 +106,26 @@ fn crowd(stop: &AtomicBool, kind: Kind, count: usize, open: &AtomicUsize) {
     }
 }
 
-#[test]
-fn honest_clients_are_answered_beside_peers_that_take_nothing() {
-    if !root() {
-        return;
-    }
+/// Bytes of an answer of the server of benchmarks, whatever it is asked: twenty of them are more than one connection may hold.
+const ANSWER: usize = 100_000;
+
+/// Plays `count` peers of both kinds, one after the other, that ask `request`, and asks for each of `pages` meanwhile: a path, and how long the answer is.
+fn honest_are_answered(request: &[u8], pages: &[(String, usize)], serve: impl Fn(&World) -> Server) {
     let count = std::env::var("STUCK_PEERS").map_or(PEERS, |text| text.parse().expect("a number"));
     for kind in [Kind::Shut, Kind::OneByte] {
         let world = World::new();
         world.text("sysctl", &["-q", "-w", "net.ipv4.conf.all.rp_filter=0"]);
-        let server = world.serve(&["--sink", "-g", KERNEL_V4]);
+        let server = serve(&world);
         let (stop, open) = (AtomicBool::new(false), AtomicUsize::new(0));
         let answered = thread::scope(|scope| {
-            scope.spawn(|| world.inside(|| crowd(&stop, kind, count, &open)));
+            scope.spawn(|| world.inside(|| crowd(&stop, kind, count, request, &open)));
             let begun = Instant::now();
             while open.load(Ordering::Relaxed) < count && begun.elapsed() < Duration::from_secs(60) {
                 thread::sleep(Duration::from_millis(50));
             }
             let mut answered = 0;
-            for bytes in [100, 300_000].repeat(5) {
-                let url = format!("http://{OURS_V4}/random/{bytes}?seed=1");
+            for (path, bytes) in pages {
+                let url = format!("http://{OURS_V4}{path}");
                 let args = ["-s", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}", &url];
                 answered += usize::from(world.run("curl", &args).stdout == bytes.to_string().as_bytes());
             }
@@ -134,6 +134,41 @@ fn honest_clients_are_answered_beside_peers_that_take_nothing() {
         });
         let summary = server.summary();
         assert_eq!(open.load(Ordering::Relaxed), count, "{kind:?}: not all of the peers came: {summary}");
-        assert_eq!(answered, 10, "beside {count} of {kind:?}: {summary}");
+        assert_eq!(answered, pages.len(), "beside {count} of {kind:?}: {summary}");
     }
+}
+
+#[test]
+fn honest_clients_are_answered_beside_peers_that_take_nothing() {
+    if !root() {
+        return;
+    }
+    let pages = [100, 300_000].repeat(5).into_iter().map(|bytes| (format!("/random/{bytes}?seed=1"), bytes));
+    honest_are_answered(REQUEST, &pages.collect::<Vec<_>>(), |world| world.serve(&["--sink", "-g", KERNEL_V4]));
+}
+
+#[test]
+fn honest_clients_of_the_bench_server_are_answered_beside_peers_that_take_nothing() {
+    if !root() {
+        return;
+    }
+    let answer = format!(r"HTTP/1.1 200 OK\r\nContent-Length: {ANSWER}\r\n\r\n{}", "x".repeat(ANSWER));
+    let (port, address) = (format!("tap:{TAP}"), format!("{OURS_V4}/24"));
+    let args = [
+        "bench",
+        "server",
+        "--json",
+        "--port",
+        &port,
+        "-a",
+        &address,
+        "--gateway",
+        KERNEL_V4,
+        "-p",
+        "80",
+        "-m",
+        &answer,
+    ];
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(20);
+    honest_are_answered(&request, &vec![("/".to_owned(), ANSWER); 10], |world| world.clearway(&args));
 }
