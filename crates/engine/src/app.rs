@@ -13,6 +13,9 @@ pub trait App<E: Env> {
     type Report: Clone + Default + Send + 'static;
 
     /// Called once before the first turn: time to listen or connect. An error is a sentence for the user and ends the engine.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot begin; the engine ends with it ([`crate::EngineError::App`]).
     fn start(&mut self, time: Time, stack: &mut Stack<E>) -> Result<(), String>;
 
     /// Called in every turn, after packets and timers, before anything is sent: takes [`Stack::next_event`] until there is none.

@@ -14,6 +14,9 @@ const HEADERS: [u32; 2] = [28, 48];
 
 impl Socket {
     /// IP_MTU and IPV6_MTU: what the path to the peer takes.
+    ///
+    /// # Errors
+    /// `ENOTCONN` without a peer, `ENETUNREACH` when nothing leads to it.
     pub fn path_mtu(&self) -> Result<u32, Errno> {
         self.ask_path(None, 0)
     }
@@ -48,6 +51,9 @@ impl Socket {
     }
 
     /// The oldest error of a datagram that did not arrive (MSG_ERRQUEUE), when they are kept (IP_RECVERR). The socket's error is as Linux has it then: that of the next.
+    ///
+    /// # Errors
+    /// When the host is gone.
     pub fn error_report(&self) -> Result<Option<ErrorReport>, Errno> {
         if !self.is_alive() || !self.core.has_reports() {
             return Ok(None);

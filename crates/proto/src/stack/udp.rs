@@ -135,6 +135,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// What the socket's datagrams over IPv4 and over IPv6 do where they are longer than the path takes.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_fragmenting(
         &mut self,
         socket: UdpId,
@@ -154,6 +157,9 @@ impl<E: Env> Stack<E> {
 
     /// Errors are kept one by one for [`Stack::udp_report`], and told of a socket without a peer too (IP_RECVERR); or only the last one of a socket with a peer. Memory for them is
     /// taken here.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
     pub fn udp_set_reports(&mut self, socket: UdpId, on: bool) -> Result<(), UdpError> {
         self.udp.set_reports(socket, on)
     }
