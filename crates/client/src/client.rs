@@ -92,19 +92,23 @@ impl Client {
         Ok(Some(client))
     }
 
-    /// The socket of a lifeline that this process came by otherwise than by [`Client::open`]. None: it is none of this program's.
-    pub fn inherit_lifeline(self: &Arc<Client>, lifeline: BorrowedFd<'_>) -> Option<Arc<Socket>> {
+    /// The socket of a lifeline that this process came by otherwise than by [`Client::open`]. None: it is no lifeline of this host's.
+    ///
+    /// # Errors
+    /// It is another program's, or this one may not have it.
+    pub fn inherit_lifeline(self: &Arc<Client>, lifeline: BorrowedFd<'_>) -> Result<Option<Arc<Socket>>, Errno> {
         if !clearway_shm::socket::may_be_lifeline(lifeline) {
-            return None;
+            return Ok(None);
         }
-        let attachment = self.enter().ok()?;
+        let Ok(attachment) = self.enter() else { return Ok(None) };
         let heirloom = {
             let entrance = self.entrance();
-            attach::heirloom(entrance.door.as_ref()?, lifeline)?
+            entrance.door.as_ref().and_then(|door| attach::heirloom(door, lifeline))
         };
+        let Some(heirloom) = heirloom else { return Ok(None) };
         let request = Request::Subscribe { session: heirloom.session };
-        let (session, _) = self.ask_session(&attachment, &request).ok()?;
-        self.adopt(&attachment, &session, session.options).ok()
+        let (session, _) = self.ask_session(&attachment, &request)?;
+        self.adopt(&attachment, &session, session.options).map(Some)
     }
 
     /// How the program was configured.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
-use clearway_client::{cookie, may_be_lifeline};
+use clearway_client::{Errno, cookie, may_be_lifeline};
 
 use crate::export::guarded;
 use crate::object::{self, Object, Ours, TABLE};
@@ -36,7 +36,8 @@ extern "C" fn inherit() {
                 object::put(fd, Option::clone(held));
                 continue;
             }
-            let held = object_of(lifeline);
+            // Before `main` there is no other program that this process could be of.
+            let held = object_of(lifeline).unwrap_or_default();
             object::put(fd, held.clone());
             known.insert(cookie, held);
         }
@@ -44,11 +45,15 @@ extern "C" fn inherit() {
     });
 }
 
-/// The socket of Clearway whose lifeline this is, when it is one of this program's, or this process is not yet a part of any.
-pub(crate) fn object_of(lifeline: BorrowedFd<'_>) -> Option<Held<Object>> {
+/// The socket of Clearway whose lifeline this is, when it is one of this program's, or this process is not yet a part of any. None: it is no lifeline.
+///
+/// # Errors
+/// It is a socket of another program's.
+pub(crate) fn object_of(lifeline: BorrowedFd<'_>) -> Result<Option<Held<Object>>, Errno> {
     process::watch_forks();
-    let socket = process::host_of(lifeline).and_then(|client| client.inherit_lifeline(lifeline));
-    socket.map(|socket| TABLE.make(Object::Ours(Ours::new(socket, Extra::default()))))
+    let Some(client) = process::host_of(lifeline) else { return Ok(None) };
+    let socket = client.inherit_lifeline(lifeline)?;
+    Ok(socket.map(|socket| TABLE.make(Object::Ours(Ours::new(socket, Extra::default())))))
 }
 
 fn open_descriptors() -> Vec<c_int> {

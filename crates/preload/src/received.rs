@@ -4,12 +4,16 @@ use std::ffi::{c_int, c_uint};
 use std::os::fd::BorrowedFd;
 
 use clearway_client::may_be_lifeline;
-use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use libc::{cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
 
 use crate::cancel::while_blocked;
 use crate::errno::{Answer, check};
 use crate::object::TABLE;
-use crate::{heirs, process};
+use crate::{heirs, process, real};
+
+/// A control message without a descriptor.
+// SAFETY: computes a length.
+const LEN_OF_NONE: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 
 /// There is room for a descriptor in what a call on a descriptor of the kernel's may bring. `message` is what the program gave to `recvmsg`.
 pub(crate) fn may_bring(message: *const msghdr) -> bool {
@@ -28,7 +32,7 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> A
     // SAFETY: the caller's own arguments.
     let answer = while_blocked(|| check(unsafe { libc::syscall(libc::SYS_recvmsg, fd, message, flags) } as ssize_t))?;
     // SAFETY: the kernel has just filled it in.
-    unsafe { take_up(&*message) };
+    unsafe { take_up(&mut *message) };
     Ok(answer)
 }
 
@@ -48,41 +52,87 @@ pub(crate) unsafe fn recvmmsg(
     let filled = while_blocked(|| check(call()))?;
     for at in 0..filled as usize {
         // SAFETY: the kernel has just filled in so many.
-        unsafe { take_up(&(*messages.add(at)).msg_hdr) };
+        unsafe { take_up(&mut (*messages.add(at)).msg_hdr) };
     }
     Ok(filled)
 }
 
-/// Looks at each descriptor that came.
+/// Looks at each descriptor that came. One that this process cannot have is closed, and told as Linux tells of a descriptor that had no place: it is missing, and MSG_CTRUNC is set.
 ///
 /// # Safety
 /// The kernel has filled the message in.
-unsafe fn take_up(message: &msghdr) {
+unsafe fn take_up(message: &mut msghdr) {
     if !process::is_own_or_unwatched() {
         return;
     }
     let errno = crate::errno::get();
+    let mut refused = false;
     // SAFETY: the control messages lie as the kernel has written them.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(message);
-        while let Some(head) = next.as_ref() {
+        while let Some(head) = next.as_mut() {
             if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let data = libc::CMSG_DATA(head).cast::<c_int>();
-                let bytes = head.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
-                (0..bytes / size_of::<c_int>()).for_each(|at| came(data.add(at).read_unaligned()));
+                // Where the next one lies is computed from the length as it is.
+                let following = libc::CMSG_NXTHDR(message, head);
+                refused |= take_up_each(head);
+                next = following;
+            } else {
+                next = libc::CMSG_NXTHDR(message, head);
             }
-            next = libc::CMSG_NXTHDR(message, head);
         }
+    }
+    if refused {
+        message.msg_flags |= libc::MSG_CTRUNC;
     }
     crate::errno::set(errno);
 }
 
-fn came(fd: c_int) {
+/// Those of one control message; what is refused is taken out of it. True: there was such.
+///
+/// # Safety
+/// As the kernel has written it.
+unsafe fn take_up_each(head: &mut cmsghdr) -> bool {
+    let bytes = head.cmsg_len.saturating_sub(LEN_OF_NONE);
+    let count = bytes / size_of::<c_int>();
+    // SAFETY: so many descriptors lie there.
+    let given = unsafe {
+        let data = libc::CMSG_DATA(head).cast::<c_int>();
+        (0..count).map(|at| data.add(at).read_unaligned()).collect::<Vec<_>>()
+    };
+    let kept: Vec<c_int> = given.into_iter().filter(|&fd| came(fd)).collect();
+    // SAFETY: no more than there were.
+    unsafe {
+        let data = libc::CMSG_DATA(head).cast::<c_int>();
+        kept.iter().enumerate().for_each(|(at, &fd)| data.add(at).write_unaligned(fd));
+    }
+    head.cmsg_len = (LEN_OF_NONE + kept.len() * size_of::<c_int>()) as _;
+    kept.len() < count
+}
+
+/// A descriptor came. False: it is not for this process, and closed.
+fn came(fd: c_int) -> bool {
     // Whatever had this number was closed in a way that the library did not see.
     TABLE.put(fd, None);
     // SAFETY: it was opened just now.
     let lifeline = unsafe { BorrowedFd::borrow_raw(fd) };
-    if may_be_lifeline(lifeline) {
-        TABLE.put(fd, heirs::object_of(lifeline));
+    if !may_be_lifeline(lifeline) {
+        return true;
+    }
+    match heirs::object_of(lifeline) {
+        Ok(object) => {
+            TABLE.put(fd, object);
+            true
+        }
+        Err(_) => {
+            // SAFETY: nobody has heard of it yet.
+            unsafe { real::close(fd) };
+            if let Some(client) = process::client() {
+                client.stayed(
+                    "recvmsg",
+                    "the socket that came is another program's, which this process is no part of; it was not taken",
+                );
+            }
+            false
+        }
     }
 }

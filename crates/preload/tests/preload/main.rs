@@ -165,6 +165,7 @@ text: good
 read: -1 EAGAIN
 recv: 5
 io_uring_setup: -1 ENOSYS
+a ring's write: refused
 connect: 0
 write: -1 EPIPE
 read: -1 EAGAIN
@@ -238,6 +239,31 @@ fn groups_on_an_interface_of_clearways() {
     assert!(kernels.stdout.contains("heard: joined before"), "{}", kernels.stdout);
     for ours in Host::ADDRESSES {
         compare("groups", &kernels, &preloaded(&path, ours, &host.environment()));
+    }
+}
+
+#[test]
+fn however_a_process_parts_from_a_socket_what_it_wrote_arrives() {
+    over_a_host("endings");
+}
+
+#[test]
+fn a_socket_of_another_program_is_refused_and_its_peer_is_told() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("strangers");
+    let expected = "\
+in a process of no program: 1 descriptors
+the answer: 5 hello
+in a process of another: 0 descriptors, MSG_CTRUNC 1, beside them 1
+of the kernel's beside it: yes
+the peer: 0
+";
+    for addr in Host::ADDRESSES {
+        let run = preloaded(&path, addr, &host.environment());
+        assert_eq!(run.stdout, expected, "{}", run.stderr);
     }
 }
 
