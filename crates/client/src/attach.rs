@@ -87,6 +87,8 @@ pub(crate) struct Attachment {
     pub(crate) number: u32,
     /// What names the program: which start of the host, and its number there.
     pub(crate) program: (u64, u32),
+    /// This process's number at the host.
+    pub(crate) process: u32,
     /// Lets a forked child in.
     pub(crate) token: Token,
     /// The host's page.
@@ -150,6 +152,13 @@ impl Attachment {
     /// The host is gone.
     pub(crate) fn bury(&self) {
         self.dead.store(true, Ordering::Release);
+    }
+
+    /// Whether the process may have one more descriptor just now.
+    pub(crate) fn has_free_number(&self) -> Result<(), Errno> {
+        let Some(worker) = self.requests.first() else { return Ok(()) };
+        rustix::io::fcntl_dupfd_cloexec(&worker.bell, 0)?;
+        Ok(())
     }
 
     /// Puts a message into the ring to the session's worker, and wakes it if it sleeps. While the ring is full, `look` finds out whether there is a host at all.
@@ -309,6 +318,7 @@ fn settle(
     let attachment = Arc::new(Attachment {
         number: ATTACHMENTS.fetch_add(1, Ordering::Relaxed),
         program: (welcome.boot, welcome.app),
+        process: welcome.process,
         token: welcome.token,
         house,
         fifo_sizes: (welcome.rx_fifo, welcome.tx_fifo),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use clearway_shm::door::{self, FifoPlace, Interface, Kind, Reply, Request, SocketOptions, Token};
+use clearway_shm::door::{self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, Token};
 use clearway_shm::socket::DoorError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
@@ -156,6 +156,11 @@ impl Client {
         options: &SocketOptions,
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
         let attachment = self.enter().map_err(|error| error.errno())?;
+        if kind == Kind::Stream && *options == SocketOptions::default() {
+            if let Some((session, session_fd)) = self.opened_ahead(&attachment, v6) {
+                return Ok((self.adopt(&attachment, &session, *options)?, session_fd));
+            }
+        }
         let request = Request::Open { kind, v6, options: *options };
         let (session, lifeline) = self.ask_session(&attachment, &request)?;
         let socket = self.adopt(&attachment, &session, *options)?;
@@ -317,13 +322,24 @@ impl Client {
         attachment: &Arc<Attachment>,
         request: &Request,
     ) -> Result<(Reply, Option<OwnedFd>), Errno> {
+        let (reply, mut descriptors) = self.ask_for(attachment, request, 1)?;
+        Ok((reply, descriptors.pop()))
+    }
+
+    /// The same, with an answer that may bring so many descriptors.
+    pub(crate) fn ask_for(
+        &self,
+        attachment: &Arc<Attachment>,
+        request: &Request,
+        most: usize,
+    ) -> Result<(Reply, Vec<OwnedFd>), Errno> {
         let entrance = self.entrance();
         // The one who asks may come after the host went, and another was entered.
         let ours = self.current.load().as_ref().is_some_and(|current| current.number == attachment.number);
         let door = entrance.door.as_ref().filter(|_| ours && attachment.is_alive()).ok_or(Errno::CONNRESET)?;
-        match door.ask(request, 1) {
+        match door.ask(request, most) {
             Ok((Reply::Error { errno, .. }, _)) => Err(Errno(errno)),
-            Ok((reply, mut descriptors)) => Ok((reply, descriptors.pop())),
+            Ok(answer) => Ok(answer),
             // This process has no room for descriptors. The host sees the lifeline close.
             Err(DoorError::TooManyDescriptors) => Err(Errno::MFILE),
             Err(_) => {
@@ -374,8 +390,12 @@ impl Client {
     }
 
     pub(crate) fn words(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<SessionView, Errno> {
-        let segment = self.segment(attachment, session.head.segment)?;
-        segment.session(session.head.offset).map_err(|_| Errno::PROTO)
+        self.words_at(attachment, session.head)
+    }
+
+    /// The words of a session that lie there.
+    pub(crate) fn words_at(&self, attachment: &Arc<Attachment>, head: Place) -> Result<SessionView, Errno> {
+        self.segment(attachment, head.segment)?.session(head.offset).map_err(|_| Errno::PROTO)
     }
 
     /// Where a session's FIFOs lie, of those that it has.

@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 use crate::Errno;
+use crate::ahead::Ahead;
 use crate::core::Core;
 use crate::internal::Internal;
 use crate::ready::{self, ALL, IN};
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) routes: Option<Arc<Routes>>,
     /// Sockets that listen, or have listened.
     listeners: Vec<usize>,
+    pub(crate) ahead: Ahead,
     kicks: Kicks,
 }
 
@@ -356,6 +358,8 @@ impl Inner {
     /// A new lane in place of the one before. Sessions of that one are dead, or come along when they are next used.
     pub(crate) fn set_lane(&mut self, lane: Option<Lane>) {
         self.by_session.clear();
+        // It was the old attachment's; in a forked child, the parent's.
+        self.ahead = Ahead::default();
         self.lane = lane;
     }
 

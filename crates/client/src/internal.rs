@@ -33,11 +33,36 @@ pub(crate) struct Internal {
 impl Internal {
     /// Takes a descriptor into our keeping, at a high number when there is one.
     pub(crate) fn new(fd: OwnedFd) -> Internal {
-        let fd = raise(&fd).unwrap_or(fd);
+        Internal::known(raise(&fd).unwrap_or(fd))
+    }
+}
+
+impl Internal {
+    /// Takes several at once.
+    pub(crate) fn several(fds: Vec<OwnedFd>) -> Vec<Internal> {
+        let from = lowest();
+        let raised = |fd: &OwnedFd| from.and_then(|from| rustix::io::fcntl_dupfd_cloexec(fd, from).ok());
+        fds.into_iter().map(|fd| Internal::known(raised(&fd).unwrap_or(fd))).collect()
+    }
+
+    /// It becomes the program's.
+    pub(crate) fn release(mut self) -> OwnedFd {
+        self.forget().expect("taken away by this and drop only")
+    }
+
+    fn known(fd: OwnedFd) -> Internal {
         if let Some((word, bit)) = place(fd.as_raw_fd()) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Internal { fd: Some(fd) }
+    }
+
+    fn forget(&mut self) -> Option<OwnedFd> {
+        let fd = self.fd.take();
+        if let Some((word, bit)) = fd.as_ref().and_then(|fd| place(fd.as_raw_fd())) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+        fd
     }
 }
 
@@ -50,17 +75,19 @@ impl AsFd for Internal {
 impl Drop for Internal {
     fn drop(&mut self) {
         // Forgotten first: the number can be the program's as soon as it is closed.
-        let fd = self.fd.take();
-        if let Some((word, bit)) = fd.as_ref().and_then(|fd| place(fd.as_raw_fd())) {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+        drop(self.forget());
     }
 }
 
 /// The same at a high number.
 fn raise(fd: &OwnedFd) -> Option<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, lowest()?).ok()
+}
+
+/// The lowest number that is high.
+fn lowest() -> Option<i32> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let most = limit.current.unwrap_or(u64::MAX);
     let from = PREFERRED.min(most / 4 * 3);
-    rustix::io::fcntl_dupfd_cloexec(fd, i32::try_from(from).ok()?).ok()
+    i32::try_from(from).ok()
 }

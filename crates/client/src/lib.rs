@@ -8,6 +8,7 @@
 //! Everything may be called from any thread. All system calls go around the C library, so a library that stands in for the C library's
 //! functions can be built on this one.
 
+mod ahead;
 mod attach;
 mod back;
 mod client;

@@ -64,6 +64,11 @@ impl Descriptors {
         fd.as_fd().as_raw_fd() < self.limit - self.for_control() as i32
     }
 
+    /// Whether half of what sessions may have is free still behind this one's number.
+    pub(crate) fn is_plenty(self, fd: impl AsFd) -> bool {
+        fd.as_fd().as_raw_fd() < (self.limit - self.for_control() as i32 - self.for_attaching()) / 2
+    }
+
     /// Whether a descriptor that a session got may have its number.
     pub(crate) fn fits_session(self, fd: impl AsFd) -> bool {
         fd.as_fd().as_raw_fd() < self.limit - self.for_control() as i32 - self.for_attaching()

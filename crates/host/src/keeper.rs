@@ -1,6 +1,7 @@
 //! The keeper: lets processes in, hands their questions to the workers, and notices when a process or the last holder of a session is gone. It sleeps in
 //! the kernel until one of its descriptors has something; no packet passes it.
 
+mod ahead;
 mod attach;
 mod back;
 mod doors;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clearway_base::{Handle, Slab};
 use clearway_shm::bell::Ringer;
+use clearway_shm::door::MAX_AHEAD;
 use clearway_shm::socket;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -27,6 +29,7 @@ use crate::descriptors::Descriptors;
 use crate::house::{HouseError, Shared};
 use crate::program::Program;
 use crate::quota::{Permit, Quota};
+use crate::session_fds::SessionFds;
 use crate::setup::Setup;
 
 use doors::Door;
@@ -59,6 +62,7 @@ struct Member {
     // Kept for its descriptor: when this is dropped, the bell's other end hangs up.
     _bell: Arc<Ringer>,
     _permit: Permit,
+    session_fds: Arc<SessionFds>,
 }
 
 /// The host's end of a session's lifeline.
@@ -70,6 +74,8 @@ struct Lifeline {
     worker: usize,
     /// 0 until the worker has made it.
     session: Arc<AtomicU64>,
+    /// It was handed out before there was a session: among whose, and its name there.
+    ahead: Option<(Arc<SessionFds>, u32)>,
 }
 
 /// A program and what only the keeper knows of it.
@@ -166,6 +172,7 @@ impl Keeper {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_TIMER << KIND_SHIFT);
         epoll.add(strangers.timer(), event).map_err(system("watch a timer"))?;
         let sessions = setup.sessions.saturating_mul(setup.workers.len() as u32);
+        let lifelines = sessions.saturating_add(setup.processes.saturating_mul(MAX_AHEAD));
         let mut keeper = Keeper {
             house: Arc::clone(house),
             setup: setup.clone(),
@@ -180,7 +187,7 @@ impl Keeper {
             strangers,
             descriptors,
             processes: Slab::new(setup.processes),
-            lifelines: Slab::new(sessions.min(LIFELINES)),
+            lifelines: Slab::new(lifelines.min(LIFELINES)),
             cookies: HashMap::new(),
             programs: BTreeMap::new(),
             spaces: BTreeMap::new(),
@@ -296,6 +303,17 @@ impl Keeper {
         worker: usize,
         session: u64,
     ) -> Result<(OwnedFd, Arc<AtomicU64>), Errno> {
+        let (theirs, session, _) = self.new_lifeline(program, worker, session)?;
+        Ok((theirs, session))
+    }
+
+    /// The same, and which it is.
+    fn new_lifeline(
+        &mut self,
+        program: &Arc<Program>,
+        worker: usize,
+        session: u64,
+    ) -> Result<(OwnedFd, Arc<AtomicU64>, Handle<Lifeline>), Errno> {
         let system = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(0));
         let (ours, theirs) = socket::lifeline().map_err(system)?;
         if !self.descriptors.fits_session(&theirs) || !self.descriptors.fits_session(&ours) {
@@ -306,7 +324,7 @@ impl Keeper {
         let cookie = socket::cookie(theirs.as_fd()).map_err(system)?;
         let session = Arc::new(AtomicU64::new(session));
         let (program_too, session_too) = (Arc::clone(program), Arc::clone(&session));
-        let lifeline = Lifeline { fd: ours, cookie, program: program_too, worker, session: session_too };
+        let lifeline = Lifeline { fd: ours, cookie, program: program_too, worker, session: session_too, ahead: None };
         let handle = self.lifelines.insert(lifeline).ok_or(Errno::ENFILE)?;
         // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is refused.
         let event = EpollEvent::new(EpollFlags::empty(), word(KIND_LIFELINE, handle));
@@ -322,7 +340,7 @@ impl Keeper {
         if let Some(entry) = self.programs.get_mut(&program.number) {
             entry.lifelines += 1;
         }
-        Ok((theirs, session))
+        Ok((theirs, session, handle))
     }
 }
 

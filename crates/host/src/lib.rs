@@ -21,6 +21,7 @@ pub mod memory;
 pub mod namespaces;
 pub mod program;
 pub mod quota;
+mod session_fds;
 pub mod sessions;
 pub mod setup;
 mod show;

@@ -1,6 +1,7 @@
 //! The sessions of one worker: what the processes' sockets are here.
 
 mod branch;
+mod claim;
 mod close;
 mod datagram;
 mod errors;
@@ -93,6 +94,8 @@ pub(crate) struct Session {
     leaves_at: Option<Instant>,
     /// Rounds in which its peer moved too little while memory was short.
     stuck: u8,
+    /// What happened while nobody had it, for who claims it.
+    untold: u32,
 }
 
 /// What a session has in the stack.
@@ -221,7 +224,10 @@ impl Sessions {
     /// As [`Sessions::tell`], for what may wait a moment.
     fn tell_when(&mut self, handle: Handle<Session>, what: u32, when: When) {
         let Sessions { table, lanes, report, .. } = self;
-        let Some(session) = table.get(handle) else { return };
+        let Some(session) = table.get_mut(handle) else { return };
+        if session.parent.is_some() {
+            session.untold |= what;
+        }
         for process in &session.subscribers {
             if let Some(lane) = lanes.iter_mut().find(|lane| lane.process == *process) {
                 lane.leave(Message { session: session.id, what, aux: 0 }, when);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
 /// The version of everything in this crate. Host and process must agree.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -368,6 +368,19 @@ pub enum Request {
         /// The peer.
         remote: Option<SocketAddr>,
     },
+    /// Session fds that belong to no session yet, for connections that will be accepted ([`crate::layout::request::CLAIM`]): so many, or fewer. Answer: [`Reply::SessionFds`] and the
+    /// descriptors.
+    SessionFds {
+        /// How many; at most [`MAX_AHEAD`] that were not used are there at once.
+        count: u32,
+    },
+    /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on one worker. Answer: [`Reply::OpenedAhead`] and as many descriptors.
+    OpenAhead {
+        /// For IPv6, and IPv4 mapped into it.
+        v6: bool,
+        /// How many; at most [`MAX_AHEAD`].
+        count: u32,
+    },
     /// Takes over a session that an accept record names. Answer: [`Reply::Opened`] and one descriptor: its lifeline.
     Claim {
         /// The session.
@@ -505,6 +518,13 @@ pub enum Reply {
     PathMtu(u32),
     /// The error, if there was one.
     ErrorReport(Option<ErrorReport>),
+    /// The session fds, as many as there are descriptors. They have names that follow each other.
+    SessionFds {
+        /// The first one's.
+        first: u32,
+    },
+    /// Sessions that nobody has used: their names, and where their words lie.
+    OpenedAhead(Vec<(SessionId, Place)>),
 }
 
 /// What became of a datagram that did not arrive (`sock_extended_err` of Linux).
@@ -523,6 +543,9 @@ pub struct ErrorReport {
     /// What is known of its payload.
     pub payload: Vec<u8>,
 }
+
+/// Session fds that a process holds ahead of need at most, and streams likewise.
+pub const MAX_AHEAD: u32 = 32;
 
 /// An interface of a namespace, as `getifaddrs` would say it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

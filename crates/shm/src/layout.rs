@@ -15,6 +15,7 @@ use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::atomic::{AtomicU32, AtomicU64, Reserved};
+use crate::door::Place;
 
 /// The first word of every shared memory: "CLWY".
 pub const MAGIC: u32 = 0x5957_4c43;
@@ -109,6 +110,9 @@ pub mod request {
     pub const SHUT_WRITE: u32 = 3;
     /// The program reads no more (SHUT_RD).
     pub const SHUT_READ: u32 = 4;
+    /// The process took the session out of an accept FIFO and marked it as its own ([`super::SessionHead::claim`]); `aux` names the session fd that it has for it
+    /// ([`crate::door::Reply::SessionFds`]).
+    pub const CLAIM: u32 = 5;
 }
 
 /// What a worker puts into a ring: marks to look, not facts. The facts are in the session's words and FIFOs.
@@ -182,7 +186,20 @@ pub struct SessionHead {
     pub rx_lock: AtomicU32,
     /// Held by the thread that writes.
     pub tx_lock: AtomicU32,
-    reserved2: [Reserved; 8],
+    /// Whose a connection is that was accepted and that no process has: its own name while anybody may take it, which is done by exchanging that for [`taken_by`]; 0 when nobody may.
+    pub claim: AtomicU64,
+    reserved2: [Reserved; 6],
+    /// The host's, written before the connection's record is left: what [`crate::door::Reply::Opened`] would say of it (`described.rs`).
+    pub described: [AtomicU64; DESCRIBED],
+    reserved3: [Reserved; 8],
+}
+
+/// Words of a session's description.
+pub const DESCRIBED: usize = 12;
+
+/// What stands in [`SessionHead::claim`] when this process has taken the session. No session has such a name: there are not so many workers.
+pub const fn taken_by(process: u32) -> u64 {
+    (u32::MAX as u64) << 32 | process as u64
 }
 
 /// Bits of a session's state. Bits are only ever added, but for those that say otherwise.
@@ -233,13 +250,26 @@ pub mod flags {
 pub struct AcceptRecord {
     /// The session, to be claimed.
     pub session: u64,
-    reserved: u64,
+    /// Where its words lie: segment and offset.
+    pub segment: u32,
+    /// See `segment`.
+    pub offset: u32,
 }
 
 impl AcceptRecord {
     /// The record of a session.
     pub const fn new(session: u64) -> AcceptRecord {
-        AcceptRecord { session, reserved: 0 }
+        AcceptRecord { session, segment: 0, offset: 0 }
+    }
+
+    /// The record of a session whose words lie there.
+    pub const fn at(session: u64, head: Place) -> AcceptRecord {
+        AcceptRecord { session, segment: head.segment, offset: head.offset }
+    }
+
+    /// Where its words lie.
+    pub const fn head(&self) -> Place {
+        Place { segment: self.segment, offset: self.offset }
     }
 }
 
@@ -281,7 +311,8 @@ const _: () = {
     assert!(offset_of!(RingHead, head) == 64 && size_of::<RingHead>() == 128);
     assert!(size_of::<Message>() == 16);
     assert!(offset_of!(FifoHead, kicked) == 4 && offset_of!(FifoHead, head) == 64 && size_of::<FifoHead>() == 128);
-    assert!(offset_of!(SessionHead, error_seen) == 64 && size_of::<SessionHead>() == 128);
+    assert!(offset_of!(SessionHead, error_seen) == 64 && size_of::<SessionHead>() == 256);
+    assert!(offset_of!(SessionHead, claim) == 96 && offset_of!(SessionHead, described) == 128);
     assert!(offset_of!(SessionHead, receive_timeout) == 72 && offset_of!(SessionHead, rx_lock) == 88);
     assert!(size_of::<AcceptRecord>() == 16 && size_of::<DatagramHead>() == 48);
 };

@@ -8,6 +8,7 @@
 //! preloaded library stands in for. The host alone uses `getsockopt` and `setsockopt`.
 
 mod atomic;
+mod described;
 pub mod door;
 pub mod fifo;
 pub mod layout;

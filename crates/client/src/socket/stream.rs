@@ -4,12 +4,14 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use clearway_shm::door::Request;
-use clearway_shm::layout::{flags, request, state};
+use clearway_shm::door::{Request, Session};
+use clearway_shm::layout::{AcceptRecord, Message, flags, request, state, taken_by};
 use clearway_shm::{Consumer, Hostile, Producer};
 
 use super::{Received, broken};
+use crate::attach::Attachment;
 use crate::ready::{READ, WRITE};
 use crate::wait::Deadline;
 use crate::{Errno, Socket};
@@ -241,12 +243,8 @@ impl Socket {
             if !listening || self.core.flags() & flags::SHUT_READ != 0 {
                 return Err(Errno::INVAL);
             }
-            match self.next_connection()? {
-                Some(session) => match self.claim(session) {
-                    // It went while it waited. The next one may be there.
-                    Err(errno) if errno != Errno::MFILE => continue,
-                    claimed => return claimed,
-                },
+            match self.take_connection()? {
+                Some(taken) => return Ok(taken),
                 None if !self.blocks(0) => {
                     self.client.glance();
                     return Err(Errno::AGAIN);
@@ -256,8 +254,61 @@ impl Socket {
         }
     }
 
+    /// Takes the next connection that waits.
+    fn take_connection(&self) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
+        if !self.core.readable() {
+            return Ok(None);
+        }
+        // Without a host there is nothing to take, as is seen by the next look.
+        let Ok(attachment) = self.attachment() else { return Ok(None) };
+        let Some(session_fd) = self.client.session_fd(&attachment) else { return self.ask_for_connection(&attachment) };
+        // Before a connection is taken out: without a number for it, it waits for a better time.
+        let lowest = match session_fd.lowest() {
+            Ok(lowest) => lowest,
+            Err(errno) => {
+                self.client.give_back(&attachment, session_fd);
+                return Err(errno);
+            }
+        };
+        while let Some(record) = self.next_connection()? {
+            let Ok(words) = self.client.words_at(&attachment, record.head()) else { continue };
+            let mine = taken_by(attachment.process);
+            // Another process has it, or it went while it waited. The next one may be there.
+            if words.claim.compare_exchange(record.session, mine, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                continue;
+            }
+            let session = words.described(record.session, record.head(), self.core.v6, self.options());
+            let adopted = self.adopt_connection(&attachment, &session);
+            // Also of one that cannot be used: it ends with its session fd.
+            let claim = Message { session: record.session, what: request::CLAIM, aux: session_fd.name };
+            attachment.push(claim, || self.client.glance());
+            let (socket, remote) = adopted?;
+            return Ok(Some((socket, lowest, remote)));
+        }
+        self.client.give_back(&attachment, session_fd);
+        Ok(None)
+    }
+
+    /// The same, where the host is asked for the connection and its session fd.
+    fn ask_for_connection(
+        &self,
+        attachment: &Arc<Attachment>,
+    ) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
+        if self.core.readable() {
+            attachment.has_free_number()?;
+        }
+        while let Some(record) = self.next_connection()? {
+            match self.claim(attachment, record.session) {
+                // It went while it waited, or another process has it. The next one may be there.
+                Err(errno) if errno != Errno::MFILE => {}
+                claimed => return claimed.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
     /// Takes an accept record out of a listener's FIFO.
-    fn next_connection(&self) -> Result<Option<u64>, Errno> {
+    fn next_connection(&self) -> Result<Option<AcceptRecord>, Errno> {
         let Some(rx) = self.core.rx() else { return Ok(None) };
         let held = self.core.lock_rx();
         let taken = rx.with(&held, |rx| rx.pop_accept().map(|record| (record, rx.room_wanted(1))));
@@ -266,18 +317,26 @@ impl Socket {
         if room_is_wanted {
             self.tell(request::CONSUMED, 0);
         }
-        Ok(record.map(|record| record.session))
+        Ok(record)
     }
 
-    fn claim(&self, session: u64) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
-        let attachment = self.attachment()?;
-        let (session, lifeline) = self.client.ask_session(&attachment, &Request::Claim { session })?;
-        let lifeline = lifeline.ok_or(Errno::PROTO)?;
+    fn claim(&self, attachment: &Arc<Attachment>, session: u64) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+        let (session, session_fd) = self.client.ask_session(attachment, &Request::Claim { session })?;
+        let session_fd = session_fd.ok_or(Errno::PROTO)?;
+        let (socket, remote) = self.adopt_connection(attachment, &session)?;
+        Ok((socket, session_fd, remote))
+    }
+
+    fn adopt_connection(
+        &self,
+        attachment: &Arc<Attachment>,
+        session: &Session,
+    ) -> Result<(Arc<Socket>, SocketAddr), Errno> {
         let remote = session.remote.unwrap_or_else(|| self.unspecified());
         let options = self.options();
-        let socket = self.client.adopt(&attachment, &session, options)?;
+        let socket = self.client.adopt(attachment, session, options)?;
         socket.set_flag(flags::OOB_INLINE, options.oob_inline);
-        Ok((socket, lifeline, remote))
+        Ok((socket, remote))
     }
 }
 

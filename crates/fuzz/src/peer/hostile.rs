@@ -18,8 +18,8 @@ const SEGMENTS: u32 = 8;
 
 /// Words of a FIFO's head, a session's, a lane's and a ring's that mean something, by their offsets.
 const FIFO_WORDS: [u32; 8] = [0, 4, 8, 12, 64, 68, 72, 76];
-const SESSION_WORDS: [u32; 12] = [0, 4, 8, 12, 64, 68, 72, 76, 80, 84, 88, 92];
-const LANE_WORDS: [u32; 5] = [0, 4, 8, 64, 128];
+const SESSION_WORDS: [u32; 15] = [0, 4, 8, 12, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 128];
+const LANE_WORDS: [u32; 6] = [0, 4, 8, 64, 128, 192];
 const RING_WORDS: [u32; 2] = [0, 64];
 
 /// Bytes of a ring's head, and of a message.
@@ -34,13 +34,16 @@ pub(super) struct Hostile {
     lane: Option<(OwnedFd, Welcome)>,
     segments: Vec<Option<OwnedFd>>,
     socks: Vec<(Session, Option<OwnedFd>)>,
+    /// What it has ahead of need.
+    ahead: Vec<OwnedFd>,
     cut_through: bool,
 }
 
 impl Hostile {
     pub(super) fn new(home: &mut Home, cut_through: bool) -> Hostile {
         let segments = (0..SEGMENTS).map(|_| None).collect();
-        let mut hostile = Hostile { doors: Vec::new(), lane: None, segments, socks: Vec::new(), cut_through };
+        let mut hostile =
+            Hostile { doors: Vec::new(), lane: None, segments, socks: Vec::new(), ahead: Vec::new(), cut_through };
         hostile.enter(home, None);
         hostile
     }
@@ -219,7 +222,7 @@ impl Hostile {
             let len = usize::from(input.byte());
             String::from_utf8_lossy(input.bytes(len)).into_owned()
         };
-        let request = match which % 10 {
+        let request = match which % 12 {
             0 => Request::Subscribe { session },
             1 => Request::Info { session },
             2 => Request::Options { session, options: options(input) },
@@ -229,6 +232,8 @@ impl Hostile {
             6 => Request::Prefixes,
             7 => Request::Stayed { what: text(input), why: text(input) },
             8 => return self.inherit(home, id, input),
+            9 => return self.lay_in(home, &Request::SessionFds { count: input.word() % 17 }),
+            10 => return self.lay_in(home, &Request::OpenAhead { v6: which & 64 != 0, count: input.word() % 17 }),
             _ => {
                 let mut hello = hello("hostile", "3", false);
                 (hello.namespace, hello.program) = (text(input), text(input));
@@ -237,6 +242,14 @@ impl Hostile {
             }
         };
         self.ask(home, &request);
+    }
+
+    /// Takes descriptors ahead of need, and gives some up.
+    fn lay_in(&mut self, home: &mut Home, request: &Request) {
+        let Some((_, fds)) = self.ask(home, request) else { return };
+        self.ahead.extend(fds);
+        let most = self.ahead.len().min(40);
+        self.ahead.drain(..self.ahead.len() - most);
     }
 
     /// Fills a lifeline, and asks for what an heir gets by it.

@@ -22,6 +22,7 @@ use crate::memory::Memory;
 use crate::namespaces::{DEFAULT, same_bytes};
 use crate::program::Program;
 use crate::quota::{Permit, Quota, Thing};
+use crate::session_fds::SessionFds;
 use crate::sessions::{LANE_SLOTS, Lane};
 
 /// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
@@ -287,6 +288,7 @@ impl Keeper {
         let lane = make_lane(number, self.house.workers.len()).map_err(no_memory)?;
         let (bell, bell_fd) = Ringer::new().map_err(|error| no_memory(error.into()))?;
         let bell = Arc::new(bell);
+        let session_fds = Arc::new(SessionFds::default());
         let mut ours = Vec::new();
         for _ in 0..self.house.workers.len() {
             ours.push(Bell::new().map_err(|error| no_memory(error.into()))?);
@@ -300,12 +302,14 @@ impl Keeper {
                 RingProducer::new(&lane.memory, places.events, places.slots).map_err(no_memory)?,
             );
             let view = lane.memory.lane().map_err(no_memory)?;
-            let lane = Lane::new(number, Arc::clone(program), view, rings, (Arc::clone(&bell), ours.clone()));
+            let bells = (Arc::clone(&bell), ours.clone());
+            let lane = Lane::new(number, Arc::clone(program), Arc::clone(&session_fds), view, rings, bells);
             self.house.to_worker(worker, Box::new(move |worker| worker.sessions().add_lane(lane)));
         }
         let process = self.processes.get_mut(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
         self.strangers.remove(handle);
-        process.member = Some(Member { number, program: Arc::clone(program), _bell: bell, _permit: permit });
+        process.member =
+            Some(Member { number, program: Arc::clone(program), _bell: bell, _permit: permit, session_fds });
         let door = Arc::clone(&process.door);
         self.next_process += 1;
         self.counts.attached += 1;

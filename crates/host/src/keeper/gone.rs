@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
+use clearway_shm::door::worker_of;
 
 use super::{Keeper, Lifeline, Process};
 use crate::program::Program;
@@ -40,15 +41,18 @@ impl Keeper {
     pub(super) fn end_lifeline(&mut self, handle: Handle<Lifeline>) {
         let Some(lifeline) = self.lifelines.remove(handle) else { return };
         self.cookies.remove(&lifeline.cookie);
+        if lifeline.ahead.as_ref().is_some_and(|(fds, name)| fds.end(*name)) {
+            // It never was a session's.
+            return self.count_out(lifeline.program.number);
+        }
         let is_held = self.has_another_lifeline(&lifeline);
-        let Lifeline { program, worker, session, .. } = lifeline;
+        let Lifeline { program, worker, session, ahead, .. } = lifeline;
         let number = program.number;
         if is_held {
-            if let Some(entry) = self.programs.get_mut(&number) {
-                entry.lifelines = entry.lifelines.saturating_sub(1);
-            }
-            return;
+            return self.count_out(number);
         }
+        // Who claimed it, if anybody, knows by now where the session is.
+        let worker = if ahead.is_some() { worker_of(session.load(Ordering::Acquire)) } else { worker };
         // Whoever asks for the address next may ask another worker, which would hear of this from the session's own worker too late.
         let id = session.load(Ordering::Acquire);
         if self.house.is_branched(id) {
@@ -66,10 +70,15 @@ impl Keeper {
             sessions.close(stack, &program, session.load(Ordering::Acquire));
         };
         self.house.to_worker(worker, Box::new(close));
-        if let Some(entry) = self.programs.get_mut(&number) {
+        self.count_out(number);
+    }
+
+    /// One session fd less.
+    fn count_out(&mut self, program: u32) {
+        if let Some(entry) = self.programs.get_mut(&program) {
             entry.lifelines = entry.lifelines.saturating_sub(1);
         }
-        self.end_program_if_empty(number);
+        self.end_program_if_empty(program);
     }
 
     /// With the last process and the last session a program is gone. Its memory goes when the last connection that was closed has sent its bytes.

@@ -52,6 +52,8 @@ impl Keeper {
             Request::Prefixes => self.ask_prefixes(asker),
             Request::Interfaces => self.ask_interfaces(asker),
             Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
+            Request::SessionFds { count } => self.ask_session_fds(asker, handle, count),
+            Request::OpenAhead { v6, count } => self.ask_open_ahead(asker, v6, count),
             Request::Claim { session } => self.ask_claim(asker, session),
             Request::Child => self.expect_child(handle, &asker),
             Request::Segment { segment } => answer_segment(&asker, segment),
@@ -282,7 +284,7 @@ fn answer_segment(asker: &Asker, number: u32) {
     }
 }
 
-fn no_lifeline(errno: Errno) -> Refusal {
+pub(super) fn no_lifeline(errno: Errno) -> Refusal {
     refuse(errno, "no descriptor for one more session; raise the host's limit of open files (ulimit -n)")
 }
 

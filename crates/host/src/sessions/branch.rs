@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clearway_base::Handle;
 use clearway_proto::{BindId, BindSpec, ListenSpec, ListenerId};
 use clearway_shm::door::{Kind, SessionId, SocketOptions, worker_of};
+use clearway_shm::layout::AcceptRecord;
 use clearway_wire::Endpoint;
 
 use super::verbs::Birth;
@@ -177,26 +178,35 @@ impl Sessions {
             if let Some(branch) = self.branches.get_mut(handle) {
                 branch.waiting += 1;
             }
-            let id = super::id_of(self.index, child);
-            let bring = move |worker: &mut Worker| worker.sessions().take_from_branch(&program, home, id);
+            let Some(record) = self.record(stack, child) else { continue };
+            let bring = move |worker: &mut Worker| {
+                let (sessions, stack) = worker.both();
+                sessions.take_from_branch(stack, &program, home, record);
+            };
             self.house.to_worker(worker_of(home), Box::new(bring));
         }
     }
 
     /// At home: a connection of a branch waits.
-    fn take_from_branch(&mut self, program: &Arc<Program>, home: SessionId, child: SessionId) {
+    fn take_from_branch(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        home: SessionId,
+        record: AcceptRecord,
+    ) {
         let listener = self.find(program, home);
-        if listener.is_some_and(|listener| self.admit(listener, child)) {
+        if listener.is_some_and(|listener| self.admit(listener, record)) {
             listener.into_iter().for_each(|listener| self.tell_of_waiting(listener, 1));
         } else {
-            self.end_elsewhere(program, child);
+            self.end_child(stack, program, record.session);
         }
     }
 
     /// A connection that nobody claimed is reset, whatever worker it is on.
     pub(super) fn end_child(&mut self, stack: &mut HostStack, program: &Arc<Program>, child: SessionId) {
         match self.find(program, child) {
-            Some(handle) => self.end(stack, handle, true),
+            Some(handle) => self.end_unclaimed(stack, handle),
             None => self.end_elsewhere(program, child),
         }
     }
@@ -206,7 +216,7 @@ impl Sessions {
         let end = move |worker: &mut Worker| {
             let (sessions, stack) = worker.both();
             if let Some(handle) = sessions.find(&program, child) {
-                sessions.end(stack, handle, true);
+                sessions.end_unclaimed(stack, handle);
             }
         };
         self.house.to_worker(worker_of(child), Box::new(end));

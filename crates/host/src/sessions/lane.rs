@@ -11,6 +11,7 @@ use clearway_shm::{Bell, Hostile, LaneView, RingConsumer, RingProducer, sleep};
 
 use super::hold::{Hold, When};
 use crate::program::Program;
+use crate::session_fds::SessionFds;
 
 /// Messages that each ring of a lane holds.
 pub(crate) const LANE_SLOTS: u32 = 1024;
@@ -26,17 +27,20 @@ pub(crate) struct Lane {
     /// What the process rings when this worker sleeps; nobody else's.
     pub(super) our_bell: Bell,
     pub(super) hold: Hold,
+    /// Which of the process's session fds are free.
+    pub(super) session_fds: Arc<SessionFds>,
 }
 
 impl Lane {
     pub(crate) fn new(
         process: u32,
         program: Arc<Program>,
+        session_fds: Arc<SessionFds>,
         view: LaneView,
         (requests, events): (RingConsumer, RingProducer),
         (bell, our_bell): (Arc<Ringer>, Bell),
     ) -> Lane {
-        Lane { process, program, view, requests, events, bell, our_bell, hold: Hold::new() }
+        Lane { process, program, view, requests, events, bell, our_bell, hold: Hold::new(), session_fds }
     }
 
     /// Leaves an event. When there is no room the process is told to look at everything.

@@ -32,8 +32,8 @@ pub(super) struct Listening {
     _permit: Permit,
     /// Connections that may wait on each worker.
     backlog: u32,
-    /// Sessions whose records were written and that no process has claimed.
-    waiting: Vec<SessionId>,
+    /// The records that were written of sessions that no process has claimed.
+    waiting: Vec<AcceptRecord>,
     /// Records in the FIFO, and perhaps some before them that were taken out.
     left: VecDeque<SessionId>,
     /// Sessions whose records were taken out by a process that died, as far as can be known, and that get new ones.
@@ -85,15 +85,15 @@ impl Listening {
     }
 
     pub(super) fn claimed(&mut self, child: SessionId) {
-        self.waiting.retain(|id| *id != child);
+        self.waiting.retain(|record| record.session != child);
         self.again.retain(|id| *id != child);
     }
 
-    fn leave(&mut self, child: SessionId) -> Result<bool, Hostile> {
-        let is_there = self.end.push_accept(AcceptRecord::new(child))?;
+    fn leave(&mut self, record: AcceptRecord) -> Result<bool, Hostile> {
+        let is_there = self.end.push_accept(record)?;
         if is_there {
             self.blocks.touch(self.end.offset(0).wrapping_sub(RECORD), RECORD);
-            self.left.push_back(child);
+            self.left.push_back(record.session);
             self.forget_taken()?;
         }
         Ok(is_there)
@@ -118,7 +118,8 @@ impl Listening {
     fn recover(&mut self) -> Result<(), Hostile> {
         self.forget_taken()?;
         let known: HashSet<SessionId> = self.left.iter().chain(&self.again).copied().collect();
-        self.again.extend(self.waiting.iter().filter(|id| !known.contains(id)));
+        let waiting = self.waiting.iter().map(|record| record.session);
+        self.again.extend(waiting.filter(|id| !known.contains(id)));
         Ok(())
     }
 
@@ -133,7 +134,9 @@ impl Listening {
                 }
             }
             self.again.remove(0);
-            left += u32::from(self.leave(child)?);
+            if let Some(record) = self.waiting.iter().find(|record| record.session == child).copied() {
+                left += u32::from(self.leave(record)?);
+            }
         }
         Ok(left)
     }
@@ -275,8 +278,7 @@ impl Sessions {
                 Ok(child) => {
                     self.adopt(stack, parent, child, conn);
                     // There is room: it was looked at before, and only we fill it.
-                    let id = super::id_of(self.index, child);
-                    if self.admit(handle, id) {
+                    if self.record(stack, child).is_some_and(|record| self.admit(handle, record)) {
                         arrived += 1;
                     } else {
                         self.end(stack, child, true);
@@ -319,14 +321,14 @@ impl Sessions {
     }
 
     /// Leaves the record of a connection that waits. False: there is no room for it.
-    pub(super) fn admit(&mut self, listener: Handle<Session>, child: SessionId) -> bool {
+    pub(super) fn admit(&mut self, listener: Handle<Session>, record: AcceptRecord) -> bool {
         let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) else { return false };
         if !matches!(listening.has_room(), Ok(true)) {
             return false;
         }
-        let is_there = matches!(listening.leave(child), Ok(true));
+        let is_there = matches!(listening.leave(record), Ok(true));
         if is_there {
-            listening.waiting.push(child);
+            listening.waiting.push(record);
         }
         is_there
     }
@@ -338,6 +340,28 @@ impl Sessions {
             let _ = listening.recover();
         }
         self.leave_again(listener);
+    }
+
+    /// A process that took this connection is gone, and had not claimed it.
+    pub(super) fn offer_again(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        listener: SessionId,
+        child: SessionId,
+    ) {
+        let handle = self.find(program, listener);
+        let listening = handle.and_then(|handle| match &mut self.table.get_mut(handle)?.what {
+            What::Listener(listening) => Some(listening),
+            _ => None,
+        });
+        let (Some(handle), Some(listening)) = (handle, listening) else {
+            return self.end_child(stack, program, child);
+        };
+        if !listening.again.contains(&child) {
+            listening.again.push(child);
+        }
+        self.leave_again(handle);
     }
 
     /// Leaves records of what was lost, when there is room.
@@ -448,7 +472,7 @@ impl Sessions {
         stack.unlisten(listening.listener);
         self.yard.forget(Session::token(handle));
         for child in listening.waiting {
-            self.end_child(stack, program, child);
+            self.end_child(stack, program, child.session);
         }
         self.cut_branches(id);
     }

@@ -58,6 +58,10 @@ impl Sessions {
                     if message.what == request::WROTE {
                         lane.hold.wrote();
                     }
+                    if message.what == request::CLAIM {
+                        self.on_claim(stack, at, message);
+                        continue;
+                    }
                     let program = Arc::clone(&self.lanes[at].program);
                     match self.find(&program, message.session) {
                         Some(handle) => self.on_message(time, stack, handle, message),

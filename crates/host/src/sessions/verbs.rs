@@ -46,6 +46,7 @@ impl Sessions {
             // The process may hold it still; a bell that was never added needs no removing.
             let _ = self.belfry.remove(&bell);
         }
+        let program = self.lane(process).map(|lane| Arc::clone(&lane.program));
         self.lanes.retain(|lane| lane.process != process);
         let mut listeners = Vec::new();
         for (handle, session) in self.table.iter_mut() {
@@ -56,6 +57,9 @@ impl Sessions {
         }
         for listener in listeners {
             self.recover_waiting(listener);
+        }
+        if let Some(program) = program {
+            self.recover_taken(stack, &program);
         }
         self.ring_all_bells();
     }
@@ -115,6 +119,7 @@ impl Sessions {
             offered: None,
             leaves_at: None,
             stuck: 0,
+            untold: 0,
         });
         made.ok_or_else(|| refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)"))
     }
@@ -209,23 +214,6 @@ impl Sessions {
         self.describe(stack, handle)
     }
 
-    /// A process takes a connection over that waited to be accepted.
-    pub(crate) fn claim(
-        &mut self,
-        stack: &mut HostStack,
-        program: &Arc<Program>,
-        process: u32,
-        id: SessionId,
-    ) -> Result<door::Session, Refusal> {
-        let handle = self.session(program, id)?;
-        let session = self.table.get_mut(handle).ok_or_else(gone)?;
-        let parent = session.parent.take();
-        let parent = parent.ok_or_else(|| refuse(Errno::EINVAL, "the connection was claimed already"))?;
-        self.waits_no_more(stack, program, parent, id);
-        self.subscribe_to(handle, process);
-        self.describe(stack, handle)
-    }
-
     /// Another process of the program holds the session too.
     pub(crate) fn subscribe(
         &mut self,
@@ -302,7 +290,7 @@ fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
     for word in [&head.error_seen, &head.flags, &head.rx_lock, &head.tx_lock] {
         word.store(0, Release);
     }
-    for word in [&head.receive_timeout, &head.send_timeout] {
+    for word in [&head.receive_timeout, &head.send_timeout, &head.claim] {
         word.store(0, Release);
     }
     Some(head)

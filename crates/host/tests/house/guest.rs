@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clearway_shm::door::{
-    FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SessionId, SocketOptions, VERSION, Welcome, worker_of,
+    FifoPlace, Hello, Kind, MAX_AHEAD, Reply, Request, Secret, Session, SessionId, SocketOptions, VERSION, Welcome,
+    worker_of,
 };
-use clearway_shm::layout::{Message, accept_counter, event, request, state};
+use clearway_shm::layout::{AcceptRecord, Message, accept_counter, event, request, state, taken_by};
 use clearway_shm::{
     Bell, Consumer, FifoMem, HouseView, LaneView, Producer, RingConsumer, RingProducer, Segment, SessionView, sleep,
     socket,
@@ -99,8 +100,12 @@ impl Guest {
     }
 
     pub(crate) fn ask(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>), (i32, String)> {
+        self.ask_for(request, 16)
+    }
+
+    fn ask_for(&self, request: Request, most: usize) -> Result<(Reply, Vec<OwnedFd>), (i32, String)> {
         socket::send(self.door.as_fd(), &request, &[]).map_err(|e| (e.raw_os_error().unwrap_or(0), e.to_string()))?;
-        match socket::recv::<Reply>(self.door.as_fd(), 16) {
+        match socket::recv::<Reply>(self.door.as_fd(), most) {
             Ok(Some((Reply::Error { errno, why }, _))) => Err((errno, why)),
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err((0, "the house hung up".into())),
@@ -124,6 +129,11 @@ impl Guest {
         let segment = Arc::new(Segment::map(fds[0].as_fd(), len as usize).unwrap());
         self.segments.borrow_mut().insert(number, Arc::clone(&segment));
         segment
+    }
+
+    /// The words of a session.
+    pub(crate) fn words(&self, session: &Session) -> SessionView {
+        self.segment(session.head.segment).session(session.head.offset).unwrap()
     }
 
     fn fifo(&self, place: &FifoPlace) -> FifoMem {
@@ -205,8 +215,47 @@ impl Guest {
         }
     }
 
+    /// Session fds ahead of need: their names and descriptors.
+    pub(crate) fn session_fds(&self, count: u32) -> Result<Vec<(u32, OwnedFd)>, (i32, String)> {
+        match self.ask_for(Request::SessionFds { count }, MAX_AHEAD as usize)? {
+            (Reply::SessionFds { first }, fds) => Ok((first..).zip(fds).collect()),
+            (other, _) => panic!("{other:?} is no session fd"),
+        }
+    }
+
+    /// Streams ahead of need.
+    pub(crate) fn open_ahead(&self, count: u32) -> Result<Vec<Sock>, (i32, String)> {
+        let (reply, fds) = self.ask_for(Request::OpenAhead { v6: false, count }, MAX_AHEAD as usize)?;
+        let Reply::OpenedAhead(sessions) = reply else { panic!("{reply:?} is no stream") };
+        assert_eq!(sessions.len(), fds.len());
+        let (kind, options) = (Kind::Stream, SocketOptions::default());
+        let session =
+            |(id, head)| Session { id, kind, v6: false, head, rx: None, tx: None, local: None, remote: None, options };
+        Ok(sessions.into_iter().zip(fds).map(|(named, fd)| self.sock(session(named), Some(fd))).collect())
+    }
+
+    /// Takes a connection out of a listener's FIFO and marks it as its own, and does not say so.
+    pub(crate) fn take(&self, listener: &mut Sock) -> Option<Session> {
+        let record = self.next_accept_record(listener);
+        let head = self.segment(record.segment).session(record.offset).unwrap();
+        let mine = taken_by(self.welcome.process);
+        let taken = head.claim.compare_exchange(record.session, mine, Ordering::AcqRel, Ordering::Acquire);
+        taken.ok().map(|_| head.described(record.session, record.head(), false, listener.session.options))
+    }
+
+    /// Says that it has taken the connection, with this session fd.
+    pub(crate) fn claim(&self, session: Session, (name, fd): (u32, OwnedFd)) -> Sock {
+        let sock = self.sock(session, Some(fd));
+        self.say(&session, request::CLAIM, name);
+        sock
+    }
+
     /// Takes the name of a connection that waits out of a listener's FIFO, and does not claim it.
     pub(crate) fn next_record(&self, listener: &mut Sock) -> SessionId {
+        self.next_accept_record(listener).session
+    }
+
+    fn next_accept_record(&self, listener: &mut Sock) -> AcceptRecord {
         let rx = listener.rx.as_mut().unwrap();
         let mut record = None;
         self.wait_for(|| {
@@ -217,7 +266,7 @@ impl Guest {
         if rx.room_wanted(1) {
             self.say(&listener.session, request::CONSUMED, 0);
         }
-        record.unwrap().session
+        record.unwrap()
     }
 
     pub(crate) fn say(&self, session: &Session, what: u32, aux: u32) {

@@ -1,5 +1,6 @@
 //! A house, and processes that speak to it over its socket and its memory as a program's library does.
 
+mod ahead;
 mod back;
 mod child;
 mod datagrams;

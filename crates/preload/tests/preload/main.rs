@@ -72,6 +72,11 @@ fn programs_that_are_executed_keep_their_sockets() {
 }
 
 #[test]
+fn what_a_process_has_ahead_of_need_is_not_seen() {
+    over_a_host("ahead");
+}
+
+#[test]
 fn edge_triggered_sets_of_both_kinds() {
     over_a_host("edges");
 }
