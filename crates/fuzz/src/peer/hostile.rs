@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use clearway_shm::door::{
-    Congestion, FifoPlace, Kind, Multicast, Reply, Request, Session, SocketOptions, Welcome, worker_of,
+    Congestion, Discovery, FifoPlace, Kind, Multicast, Reply, Request, Session, SocketOptions, Welcome, worker_of,
 };
 use clearway_shm::layout::request;
 use clearway_shm::socket;
@@ -340,5 +340,11 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
             iface: input.word() >> (input.byte() % 32),
             all: input.byte() & 1 != 0,
         },
+        discovery: Discovery {
+            v4: (bits & 2 != 0).then(|| input.byte()),
+            v6: (bits & 4 != 0).then(|| input.byte()),
+            v6_whole: bits & 8 != 0,
+        },
+        receive_errors: bits & 16 != 0,
     }
 }
