@@ -12,6 +12,7 @@ mod netns;
 #[path = "../common/preload.rs"]
 mod preload;
 mod programs;
+mod stuck;
 mod trust;
 mod unfit;
 mod world;

@@ -18,7 +18,24 @@ fn words_and_known_names_are_completed() {
     assert_eq!(texts("set int state "), ["loop0", "tap0"]);
     assert_eq!(texts("set interface state l"), ["loop0"]);
     assert_eq!(texts("set interface state loop0 "), ["up", "down"]);
-    assert_eq!(texts("app ns add id x "), ["secret", "if", "table", "sessions", "listeners", "processes", "memory"]);
+    assert_eq!(
+        texts("app ns add id x "),
+        [
+            "secret",
+            "if",
+            "table",
+            "sessions",
+            "listeners",
+            "processes",
+            "udp-sockets",
+            "memory",
+            "all-sessions",
+            "all-listeners",
+            "all-processes",
+            "all-udp-sockets",
+            "all-memory"
+        ]
+    );
     assert_eq!(texts("app ns add id x if loop0 sec"), ["secret"]);
     assert!(texts("no such ").is_empty());
 }

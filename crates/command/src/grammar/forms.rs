@@ -44,8 +44,8 @@ pub(super) const FORMS: &[Form] = &[
     form("(ip|ip6) route (del|delete) PREFIX [table TABLE] [via (ADDRESS [INTERFACE]|INTERFACE|lookup in table TABLE:inner|drop|unreachable)]",
         "Take a route away.", del_route),
 
-    form("app ns add id NAMESPACE { secret SECRET | if INTERFACE | table TABLE | sessions N:sessions | listeners N:listeners | processes N:processes | memory N:memory }",
-        "Make an application namespace. Programs enter it with its secret, use the addresses of its interface and see its table. sessions, listeners, processes and memory (bytes) bound each program in it, in place of the settings' limits.", add_namespace),
+    form("app ns add id NAMESPACE { secret SECRET | if INTERFACE | table TABLE | sessions N:sessions | listeners N:listeners | processes N:processes | udp-sockets N:udp-sockets | memory N:memory | all-sessions N:all-sessions | all-listeners N:all-listeners | all-processes N:all-processes | all-udp-sockets N:all-udp-sockets | all-memory N:all-memory }",
+        "Make an application namespace. Programs enter it with its secret, use the addresses of its interface and see its table. sessions, listeners, processes, udp-sockets and memory (bytes) bound each program in it, in place of the settings' limits; with all- before them, all of its programs together.", add_namespace),
     form("app ns (del|delete) [id] NAMESPACE",
         "Take a namespace away: nobody enters it any more. Programs in it stay.", delete_namespace),
     form("session (enable|disable)",
@@ -239,8 +239,15 @@ fn add_namespace(got: &Got<'_>) -> Made {
             sessions: at_least(got.small("sessions")?, "sessions", 1)?,
             listeners: at_least(got.small("listeners")?, "listeners", 1)?,
             processes: at_least(got.small("processes")?, "processes", 1)?,
+            udp_sockets: at_least(got.small("udp-sockets")?, "udp-sockets", 1)?,
             memory: at_least(got.number("memory"), "memory", MIN_MEMORY)?,
-            ..AppLimits::default()
+            together: TogetherLimits {
+                sessions: at_least(got.small("all-sessions")?, "all-sessions", 1)?,
+                listeners: at_least(got.small("all-listeners")?, "all-listeners", 1)?,
+                processes: at_least(got.small("all-processes")?, "all-processes", 1)?,
+                udp_sockets: at_least(got.small("all-udp-sockets")?, "all-udp-sockets", 1)?,
+                memory: at_least(got.number("all-memory"), "all-memory", MIN_MEMORY)?,
+            },
         },
     }))
 }

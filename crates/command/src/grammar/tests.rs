@@ -81,6 +81,24 @@ fn arguments_in_any_order_and_words_in_short() {
 }
 
 #[test]
+fn a_namespace_is_made_with_every_limit_that_the_settings_have() {
+    let Command::AddNamespace(made) = command(
+        "app ns add id a sessions 1 listeners 2 processes 3 udp-sockets 4 memory 1048576 \
+         all-sessions 5 all-listeners 6 all-processes 7 all-udp-sockets 8 all-memory 2097152",
+    ) else {
+        panic!()
+    };
+    let limits = made.limits;
+    assert_eq!(
+        (limits.sessions, limits.listeners, limits.processes, limits.udp_sockets),
+        (Some(1), Some(2), Some(3), Some(4))
+    );
+    let together = limits.together;
+    assert_eq!((together.sessions, together.listeners, together.processes), (Some(5), Some(6), Some(7)));
+    assert_eq!((together.udp_sockets, limits.memory, together.memory), (Some(8), Some(1 << 20), Some(2 << 20)));
+}
+
+#[test]
 fn quotes_make_an_argument_of_a_word() {
     assert_eq!(
         command("show interface \"address\""),
