@@ -23,6 +23,7 @@ mod open;
 mod options;
 mod output;
 mod passive;
+mod rack;
 mod ranges;
 mod rate;
 mod rcv;
@@ -158,6 +159,7 @@ impl<E: Env> Tcp<E> {
                 tx,
                 reasm: Slab::new(limits.reassembly_maps),
                 boards: Slab::new(limits.sack_maps),
+                sent: Slab::new(limits.sack_maps),
                 troubles: Slab::new(limits.connections.min(MAX_INDEX)),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
@@ -426,6 +428,7 @@ impl<E: Env> Tcp<E> {
         c.stop();
         c.reasm.give_back(&mut self.pools.reasm);
         c.sack.give_back(&mut self.pools.boards);
+        c.sent.give_back(&mut self.pools.sent);
         let marks = c.marks;
         if marks.has(Marks::PENDING) {
             // Nobody has seen it; nobody will.

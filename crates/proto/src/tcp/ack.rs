@@ -7,6 +7,7 @@ use clearway_wire::{SackBlocks, Seq};
 use super::conn::{Conn, Marks};
 use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
+use super::loss::sent::Lost;
 use super::loss::{DupTest, is_duplicate};
 use super::recovery::{Phase, Signal};
 use super::sack::{self, SackUpdate, Scoreboard};
@@ -34,6 +35,8 @@ pub(crate) struct AckInfo {
     pub una: Seq,
     /// SND.NXT, which an ACK does not change.
     pub nxt: Seq,
+    /// What is missing below is lost for the time that has passed (RFC 8985). None: losses are told by counting.
+    pub lost_edge: Option<Seq>,
 }
 
 /// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
@@ -84,7 +87,7 @@ fn window_opens<E: Env>(c: &mut Conn<E>, now: Instant, p: &Pools<E>) {
         c.cancel(Timer::Persist);
         c.progress(now, c.outstanding() > 0);
         c.rtt.reset_backoff();
-        c.tries = 0;
+        c.recovery.tries = 0;
     }
     if has_unsent(c, p) {
         c.wants_turn();
@@ -103,7 +106,9 @@ fn tells_news<E: Env>(c: &Conn<E>, sack: &SackBlocks, una: Seq) -> bool {
 }
 
 /// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
-fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, sack: &SackBlocks, una: Seq) -> SackUpdate {
+fn digest_sack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, sack: &SackBlocks, una: Seq) -> SackUpdate {
+    let (p, now) = (&mut *cx.pools, cx.stack.now);
+    let unrecorded = &mut cx.stack.counters.tcp.sent_unrecorded;
     if c.sack.is_none() {
         if !c.marks.has(Marks::SACK) {
             return SackUpdate::default();
@@ -112,6 +117,10 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, sack: &SackBlocks, una
             return SackUpdate { dsack: sack::only_duplicate(sack.as_slice(), una), ..SackUpdate::default() };
         }
         c.sack.take(&mut p.boards, Scoreboard::new());
+        if !c.marks.has(Marks::FLIGHTS) {
+            c.take_sent(p, now);
+            *unrecorded += u64::from(c.sent.is_none());
+        }
     }
     let Some(board) = c.sack.get_mut(&mut p.boards) else {
         return SackUpdate::default();
@@ -168,6 +177,7 @@ fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_
         cwnd_limited: true,
         una: c.snd.una,
         nxt: c.snd.nxt,
+        lost_edge: None,
     };
     c.cc.on_ack(&info, &c.rtt);
 }
@@ -180,12 +190,12 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     let before = c.outstanding();
     let acked = if seg.ack.gt(c.snd.una) { seg.ack.since(c.snd.una) } else { 0 };
     let una = c.snd.una.max(seg.ack);
-    let sack = digest_sack(c, cx.pools, said.sack, una);
+    let sack = digest_sack(c, cx, said.sack, una);
     if sack.reneged {
         cx.counters.tcp.sack_reneged += 1;
     }
-    if sack.dsack.is_some() {
-        c.suffer(cx.pools, |t| t.dsack_dups += 1);
+    if let Some(twice) = sack.dsack {
+        c.on_dsack(cx.pools, twice);
     }
     let dup = is_duplicate(&DupTest {
         outstanding: before > 0,
@@ -206,6 +216,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         // What was missing came after all, though nothing was sent again.
         c.suffer(cx.pools, |t| t.reord_seen += 1);
     }
+    let lost = c.lost_by_time(cx.pools, cx.now, una);
     let info = AckInfo {
         now: cx.now,
         acked,
@@ -216,6 +227,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         cwnd_limited,
         una,
         nxt: c.snd.nxt,
+        lost_edge: lost.map(|lost| lost.edge),
     };
     if acked > 0 {
         take_acked(c, cx, acked, una);
@@ -230,16 +242,51 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         // The first lost segment leaves now, and its copy deserves a whole timeout of its own.
         c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     }
+    look_again(c, cx.now, lost);
     // Whether anything may leave now is for emit to find out; it is asked only when there is something.
     if c.recovery.phase() != Phase::Open || has_unsent(c, cx.pools) {
         c.wants_turn();
     }
 }
 
+/// What may be lost is looked at again before the retransmission timer says so.
+fn look_again<E: Env>(c: &mut Conn<E>, now: Instant, lost: Option<Lost>) {
+    let look = lost.and_then(|lost| lost.look).filter(|at| *at < c.deadline(Timer::Retransmit, now));
+    if let Some(at) = look.filter(|_| c.outstanding() > 0 && c.recovery.phase() != Phase::Timeout) {
+        c.arm(Timer::Reordering, at);
+    }
+}
+
+/// What may have been late is lost, unless it has come meanwhile (RFC 8985 6.3).
+pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
+    let flight = c.outstanding();
+    let lost = c.lost_by_time(cx.pools, cx.now, c.snd.una);
+    if flight == 0 || lost.is_none() || c.recovery.phase() == Phase::Timeout {
+        return;
+    }
+    let info = AckInfo {
+        now: cx.now,
+        acked: 0,
+        dup: false,
+        rtt_sample: None,
+        flight_before: flight,
+        flight,
+        cwnd_limited: c.cc.is_limited(),
+        una: c.snd.una,
+        nxt: c.snd.nxt,
+        lost_edge: lost.map(|lost| lost.edge),
+    };
+    recover(c, cx, &info);
+    look_again(c, cx.now, lost);
+    c.wants_turn();
+}
+
 /// SND.UNA moves; the bytes below it are given back.
 #[inline(always)]
 fn take_acked<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, acked: u32, una: Seq) {
-    const SPECIAL: Marks = Marks::SHUT.with(Marks::SEND_URGENT).with(Marks::WANT_ROOM).with(Marks::SNDBUF_LIMITED);
+    const SPECIAL: Marks =
+        Marks::SHUT.with(Marks::SEND_URGENT).with(Marks::WANT_ROOM).with(Marks::SNDBUF_LIMITED).with(Marks::FLIGHTS);
     if c.marks.any(SPECIAL) {
         return take_acked_of_special(c, cx.now, cx.pools, una);
     }
@@ -256,7 +303,7 @@ fn una_moves<E: Env>(c: &mut Conn<E>, una: Seq) {
     c.snd.una = una;
     // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
     // that is too short for a late ACK would else fire again and again.
-    c.tries = 0;
+    c.recovery.tries = 0;
 }
 
 /// SND.UNA passes an eighth of the circle. What lies behind it is as good as at it until it is half a circle behind.
@@ -271,12 +318,15 @@ fn una_laps<E: Env>(c: &mut Conn<E>, una: Seq) {
     }
 }
 
-/// As [`take_acked`], for a connection that is being closed, or whose owner waits for room, or that has urgent data to send.
+/// As [`take_acked`], for a connection that is being closed, or whose owner waits for room, or that has urgent data to send or knows when it sent what.
 #[inline(never)]
 fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>, una: Seq) {
     let acked = una.since(c.snd.una);
     let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
+    if c.marks.has(Marks::FLIGHTS) {
+        c.sent_is_acked(p, una);
+    }
     una_moves(c, una);
     if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.le(una) {
         c.marks.clear(Marks::SEND_URGENT);
@@ -294,21 +344,25 @@ fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>
 
 /// Loss recovery and congestion control hear of it.
 fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -> Signal {
-    let board = c.sack.get(&cx.pools.boards);
     let was_frozen = c.recovery.is_frozen();
-    let signal = c.recovery.on_ack(info, board, u32::from(c.mss));
+    let signal = c.recovery.on_ack(info, c.sack.get(&cx.pools.boards), u32::from(c.mss));
     match signal {
         Signal::Enter { flight } => {
+            c.remember_undo(cx.pools);
             c.cc.on_loss(flight);
             cx.stack.counters.tcp.fast_recoveries += 1;
             c.wants_turn();
         }
-        Signal::Left => c.cc.on_recovered(info.flight),
+        Signal::Left => {
+            c.cc.on_recovered(info.flight);
+            c.recovered(cx.pools);
+        }
         Signal::Nothing | Signal::Partial { .. } | Signal::Repaired => {}
     }
     if !was_frozen && !c.recovery.is_frozen() {
         c.cc.on_ack(info, &c.rtt);
     }
+    let board = c.sack.get(&cx.pools.boards);
     if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
         c.sack.give_back(&mut cx.pools.boards);
     }

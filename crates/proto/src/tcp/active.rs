@@ -69,7 +69,7 @@ pub(crate) fn on_segment<E: Env>(
     c.go(Cause::Syn);
     c.set_window(u32::from(seg.wnd), seg.seq, Seq(0));
     c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
-    c.tries = 0;
+    c.recovery.tries = 0;
     Ok(())
 }
 
@@ -119,12 +119,12 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
     c.marks.clear(Marks::TIMING.with(Marks::SYN_DUE));
     c.rtt.reset_backoff();
-    c.tries = 0;
+    c.recovery.tries = 0;
     c.snd.una = c.iss + 1;
     c.snd_ahead.small = c.snd.una;
     c.recovery = Recovery::new(c.iss);
     c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
-    c.quick = QUICK_ACKS;
+    c.rcv.quick = QUICK_ACKS;
     c.cancel(Timer::Retransmit);
     c.progress(cx.now, false);
     c.soft_error = None;

@@ -221,6 +221,15 @@ impl Cc {
         }
     }
 
+    /// A loss that was none: what it did is taken back, and what was won since is kept.
+    pub(crate) fn restore(&mut self, before: &Cc) {
+        let (mss, cwnd, ssthresh) = (self.window.mss, self.cwnd(), self.ssthresh());
+        *self = *before;
+        self.window.cwnd = self.window.cwnd.max(cwnd);
+        self.window.ssthresh = self.window.ssthresh.max(ssthresh);
+        self.set_mss(mss);
+    }
+
     /// About to send after `idle` without anything in flight. After more than one `rto` the ACK clock is gone, and the window falls back to
     /// the restart window, which is the initial one (RFC 5681 4.1).
     pub(crate) fn on_idle(&mut self, idle: Duration, rto: Duration) {

@@ -6,6 +6,7 @@ use clearway_wire::Seq;
 
 use super::cc::Cc;
 use super::deadlines::Timer;
+use super::loss::sent::Sent;
 use super::options::MIN_MSS;
 use super::rate::DeliveryRate;
 use super::rcv::{Rcv, RcvAhead};
@@ -94,6 +95,10 @@ marks! {
     // ---- bookkeeping
     /// [`Timer::Persist`] runs: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
     PERSIST = 6;
+    /// [`Timer::Reordering`] runs.
+    REORDERING = 16;
+    /// It is known when what is in flight was sent: `Conn::sent` is taken.
+    FLIGHTS = 25;
     /// A keepalive probe is out and was not answered.
     PROBING = 26;
     /// A round trip is being timed, from `Timing::seq`.
@@ -257,8 +262,10 @@ pub(crate) struct Conn<E: Env> {
     pub rcv_ahead: RcvAhead,
     /// How often SND.UNA passed zero, to know how much was acknowledged in all.
     pub una_wraps: u16,
-    /// In which second [`Conn::challenges`] was drawn.
-    pub challenge_second: u16,
+    /// In which second, modulo 256, [`Conn::challenges`] was drawn.
+    pub challenge_second: u8,
+    /// Challenge ACKs left in this second (RFC 5961 7).
+    pub challenges: u8,
     /// The segment that is being timed: acknowledged when SND.UNA is at or past this.
     pub timed_seq: Seq,
     /// What the peer had when that segment left: SND.UNA, and as much further as it held selectively.
@@ -272,18 +279,11 @@ pub(crate) struct Conn<E: Env> {
     pub busy_ms: u32,
     /// The wheel looks at this connection in this tick, or before, while [`Marks::WATCHED`] says so.
     pub looked_at: Tick,
-    /// Retransmissions, probes or keepalives without an answer.
-    pub tries: u8,
-    /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
-    pub quick: u8,
-    /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each: it counts them.
-    pub owed: u8,
-    /// Challenge ACKs left in this second (RFC 5961 7).
-    pub challenges: u8,
     /// On the accept queue of its listener while pending; among the orphans.
     pub owner: Link,
     pub reasm: Held<Reasm>,
     pub sack: Held<Scoreboard>,
+    pub sent: Held<Sent>,
     pub trouble: Held<Trouble>,
     // ---- seldom
     /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener; of an orphan it says what [`Orphaned`] holds.
@@ -370,13 +370,11 @@ impl<E: Env> Conn<E> {
             data_segs_out: 0,
             busy_ms: 0,
             looked_at: Tick::default(),
-            tries: 0,
-            quick: 0,
-            owed: 0,
             challenges: u8::MAX,
             owner: Link::OFF,
             reasm: Held::NONE,
             sack: Held::NONE,
+            sent: Held::NONE,
             trouble: Held::NONE,
             token,
             settings: options.into(),
@@ -637,6 +635,8 @@ const BUSY: Marks = Marks(
         | Marks::HOLE.0
         | Marks::DUPLICATE.0
         | Marks::STUCK.0
+        | Marks::FLIGHTS.0
+        | Marks::REORDERING.0
         | Marks::WATCHED.0
         | Marks::REARM.0,
 );

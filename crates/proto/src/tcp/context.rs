@@ -6,6 +6,7 @@ use clearway_base::{Instant, Rng, Slab};
 use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Flags, Segment, Seq};
 
+use super::loss::sent::Sent;
 use super::reasm::Reasm;
 use super::sack::Scoreboard;
 use super::trouble::Trouble;
@@ -32,6 +33,7 @@ pub(crate) struct Pools<E: Env> {
     pub tx: E::Tx,
     pub reasm: Slab<Reasm>,
     pub boards: Slab<Scoreboard>,
+    pub sent: Slab<Sent>,
     pub troubles: Slab<Trouble>,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,

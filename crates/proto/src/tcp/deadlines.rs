@@ -11,6 +11,8 @@ use crate::store::Env;
 pub(crate) enum Timer {
     /// Retransmission of what is in flight, or of our SYN (RFC 6298 5).
     Retransmit,
+    /// What may be lost, or only late, is lost by then (RFC 8985 6.3).
+    Reordering,
     /// The peer's window is shut, or too small to send (RFC 9293 3.8.6.1).
     Persist,
     /// An ACK that waits for a better reason to leave (RFC 9293 3.8.6.3).
@@ -40,7 +42,7 @@ impl Timer {
     #[inline(always)]
     const fn slot(self) -> Slot {
         match self {
-            Timer::Retransmit | Timer::Persist => Slot::Send,
+            Timer::Retransmit | Timer::Reordering | Timer::Persist => Slot::Send,
             Timer::DelayedAck => Slot::Ack,
             Timer::Keepalive | Timer::Orphan => Slot::Life,
             Timer::UserTimeout => Slot::Derived,
@@ -52,13 +54,14 @@ impl Timer {
     const fn mark(self) -> Marks {
         match self {
             Timer::Persist => Marks::PERSIST,
+            Timer::Reordering => Marks::REORDERING,
             _ => Marks::NONE,
         }
     }
 }
 
 /// The marks of the timers that share the deadline of what is sent.
-pub(crate) const SENDING: Marks = Marks::PERSIST;
+const SENDING: Marks = Marks::PERSIST.with(Marks::REORDERING);
 
 impl<E: Env> Conn<E> {
     /// `timer` fires at `at`, and no other that shares its deadline.
@@ -111,7 +114,11 @@ impl<E: Env> Conn<E> {
     /// Which of the timers of what is sent runs.
     #[inline]
     pub(crate) fn sending_timer(&self) -> Timer {
-        if self.marks.has(Marks::PERSIST) { Timer::Persist } else { Timer::Retransmit }
+        match self.marks {
+            marks if marks.has(Marks::PERSIST) => Timer::Persist,
+            marks if marks.has(Marks::REORDERING) => Timer::Reordering,
+            _ => Timer::Retransmit,
+        }
     }
 
     /// Which of the timers of the connection itself runs.

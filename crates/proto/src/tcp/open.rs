@@ -195,7 +195,7 @@ fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plai
     if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
         // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
         // Without an owner this holds too, or written bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
-        c.tries = 0;
+        c.recovery.tries = 0;
         c.marks.clear(Marks::PROBING);
     }
 }
@@ -290,7 +290,7 @@ pub(crate) fn challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
 /// The budget for ACKs that a stranger may provoke. It is this connection's own and drawn anew each second: a counter that all connections
 /// share would tell a stranger about other people's connections (CVE-2016-5696), and one of fixed size could be counted down.
 fn may_challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) -> bool {
-    let second = seconds(cx.now) as u16;
+    let second = seconds(cx.now) as u8;
     if c.challenge_second != second || c.challenges == u8::MAX {
         let limit = u64::from(cx.config.limits.challenge_acks_per_second.clamp(1, u8::MAX - 1));
         c.challenge_second = second;

@@ -270,11 +270,11 @@ fn emit_rest<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     }
     // One turn may have taken several early segments. RFC 5681 4.2 answers each, and without SACK the peer's fast retransmit waits for the
     // third answer. With SACK one says it all (RFC 6675 2).
-    while c.owed > 1 && c.asks_again() {
+    while c.rcv.owed > 1 && c.asks_again() {
         emit_bare(c, cx, c.snd.nxt)?;
-        c.owed -= 1;
+        c.rcv.owed -= 1;
     }
-    c.owed = 0;
+    c.rcv.owed = 0;
     Ok(Turn::Done)
 }
 
@@ -561,6 +561,10 @@ fn emit_span<E: Env, S: Sink>(
         }
     }
     let segments = len.div_ceil(mss).max(1);
+    if at > 0 || again != Again::New {
+        let end = if fin { span.end + 1 } else { span.end };
+        c.note_sent(p, *now, Span::new(span.start, end));
+    }
     out.counters.tcp.segs_out += u64::from(segments);
     left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0 });
     if again != Again::New {
@@ -568,6 +572,7 @@ fn emit_span<E: Env, S: Sink>(
         c.suffer(p, |t| {
             t.bytes_retransmitted += u64::from(len);
             t.segs_retransmitted += segments;
+            t.resent(len);
         });
     } else if let Some(board) = c.sack.get(&p.boards).filter(|_| c.delivered_then == c.snd.una) {
         // The segment that was timed just now: what the peer holds selectively has arrived before it.

@@ -23,6 +23,10 @@ pub(crate) struct Rcv {
     pub field: u16,
     /// The shift of the windows that we send (RFC 7323 2).
     pub shift: u8,
+    /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
+    pub quick: u8,
+    /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each: it counts them.
+    pub owed: u8,
 }
 
 /// What is seldom looked at of the receive side.

@@ -80,9 +80,18 @@ pub(crate) struct Recovery {
     inflate: u32,
     phase: Phase,
     dupacks: u8,
-    rescued: bool,
-    partial: bool,
+    /// [`RESCUED`], [`PARTIAL`], [`BY_TIME`].
+    so_far: u8,
+    /// Retransmissions, probes or keepalives without an answer.
+    pub(crate) tries: u8,
 }
+
+/// The rescue segment was sent in this recovery.
+const RESCUED: u8 = 1;
+/// Part of what was in flight when it began is acknowledged.
+const PARTIAL: u8 = 2;
+/// Losses are told by time (RFC 8985), not by counting: `lost` says it all.
+const BY_TIME: u8 = 4;
 
 impl Recovery {
     /// For a connection whose SYN had the sequence number `iss`.
@@ -95,8 +104,8 @@ impl Recovery {
             inflate: 0,
             phase: Phase::Open,
             dupacks: 0,
-            rescued: false,
-            partial: false,
+            so_far: 0,
+            tries: 0,
         }
     }
 
@@ -111,6 +120,13 @@ impl Recovery {
                 self.before_limited = ack.nxt;
             }
             self.dupacks = self.dupacks.saturating_add(1);
+        }
+        self.so_far &= !BY_TIME;
+        if let Some(edge) = ack.lost_edge {
+            self.so_far |= BY_TIME;
+            if self.phase == Phase::Fast {
+                self.lost = self.lost.max(edge);
+            }
         }
         match self.phase {
             Phase::Open => self.while_open(ack, board, mss),
@@ -141,6 +157,10 @@ impl Recovery {
 
     fn while_open(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
         let lost = match board {
+            // RFC 8985 6.2, step 5.
+            Some(_) if self.so_far & BY_TIME != 0 => {
+                ack.lost_edge.is_some_and(|edge| edge.gt(ack.una)) && ack.una.ge(self.recover)
+            }
             // RFC 6675 5: three duplicates, or IsLost of the first byte that is missing.
             Some(board) => {
                 let by_edge = board.lost_edge(mss).is_some_and(|edge| edge.gt(ack.una));
@@ -159,10 +179,12 @@ impl Recovery {
         let flight = if self.dupacks > 0 { self.before_limited.since(ack.una).min(ack.flight) } else { ack.flight };
         self.phase = Phase::Fast;
         self.recover = ack.nxt;
-        self.rescued = false;
-        self.partial = false;
+        self.so_far &= !(RESCUED | PARTIAL);
         self.inflate = u32::from(DUP_THRESH) * mss;
         self.head_is_lost(ack, mss);
+        if let Some(edge) = ack.lost_edge {
+            self.lost = edge;
+        }
         Signal::Enter { flight }
     }
 
@@ -187,8 +209,8 @@ impl Recovery {
             self.rxt = ack.una;
             self.head_is_lost(ack, mss);
         }
-        let first = board.is_some() || !self.partial;
-        self.partial = true;
+        let first = board.is_some() || self.so_far & PARTIAL == 0;
+        self.so_far |= PARTIAL;
         Signal::Partial { first }
     }
 
@@ -219,6 +241,13 @@ impl Recovery {
         self.dupacks = 0;
     }
 
+    /// Nothing was lost after all.
+    pub(crate) fn call_off(&mut self, una: Seq) {
+        if self.phase == Phase::Fast {
+            self.end(una);
+        }
+    }
+
     /// `span` was sent again.
     pub(crate) fn on_retransmitted(&mut self, span: Span) {
         self.rxt = self.rxt.max(span.end);
@@ -226,7 +255,7 @@ impl Recovery {
 
     /// The rescue segment was sent: once per recovery.
     pub(crate) fn on_rescued(&mut self) {
-        self.rescued = true;
+        self.so_far |= RESCUED;
     }
 
     /// Where the connection is.
@@ -246,7 +275,7 @@ impl Recovery {
 
     /// The end of what is lost where missing.
     fn lost_edge(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> Seq {
-        let by_board = board.and_then(|b| b.lost_edge(mss)).unwrap_or(una);
+        let by_board = board.filter(|_| self.so_far & BY_TIME == 0).and_then(|b| b.lost_edge(mss)).unwrap_or(una);
         una.max(self.lost).max(by_board).min(nxt)
     }
 
@@ -318,12 +347,12 @@ impl Recovery {
         let Some(board) = board.filter(|_| self.phase == Phase::Fast) else {
             return Next::Nothing;
         };
-        // Rule 3: not lost yet, but below something that has arrived.
-        if let Some(span) = board.highest().and_then(missing) {
+        // Rule 3: not lost yet, but below something that has arrived. Where time tells of losses, its timer does.
+        if let Some(span) = board.highest().filter(|_| self.so_far & BY_TIME == 0).and_then(missing) {
             return Next::Retransmit(span);
         }
         // Rule 4. What was sent again in this recovery already needs no rescue.
-        match board.last_missing(Span::new(rxt, nxt)).filter(|_| !self.rescued) {
+        match board.last_missing(Span::new(rxt, nxt)).filter(|_| self.so_far & RESCUED == 0) {
             Some(span) => Next::Rescue(Span::new(span.start.max(span.end - mss), span.end)),
             None => Next::Nothing,
         }

@@ -25,6 +25,7 @@ mod layout;
 mod live;
 mod loss;
 mod pair;
+mod reordering;
 mod tables;
 mod timer;
 mod window;
@@ -316,6 +317,9 @@ fn pattern(n: usize) -> Vec<u8> {
 /// Says which packets are lost: which end sent it, its number, and the packet.
 type Lose = std::boxed::Box<dyn FnMut(usize, u64, &[u8]) -> bool>;
 
+/// Says how much later than others a packet arrives: which end sent it, and its number.
+type Late = std::boxed::Box<dyn FnMut(usize, u64) -> Duration>;
+
 /// Two stacks and a wire that takes time, and loses what the test says.
 struct World {
     now: Instant,
@@ -323,6 +327,7 @@ struct World {
     delay: Duration,
     wire: VecDeque<(Instant, usize, Vec<u8>)>,
     lose: Lose,
+    late: Late,
     sent: u64,
 }
 
@@ -336,7 +341,15 @@ impl World {
         };
         let ends = [end("10.0.0.1/24", 3), end("10.0.0.2/24", 5)];
         let now = ends[0].now;
-        World { now, ends, delay, wire: VecDeque::new(), lose: std::boxed::Box::new(|_, _, _| false), sent: 0 }
+        World {
+            now,
+            ends,
+            delay,
+            wire: VecDeque::new(),
+            lose: std::boxed::Box::new(|_, _, _| false),
+            late: std::boxed::Box::new(|_, _| Duration::ZERO),
+            sent: 0,
+        }
     }
 
     /// Lets both ends send, and puts what leaves on the wire.
@@ -346,7 +359,9 @@ impl World {
             for packet in self.ends[from].emit() {
                 self.sent += 1;
                 if !(self.lose)(from, self.sent, &packet) {
-                    self.wire.push_back((self.now + self.delay, 1 - from, packet));
+                    let at = self.now + self.delay + (self.late)(from, self.sent);
+                    let place = self.wire.partition_point(|other| other.0 <= at);
+                    self.wire.insert(place, (at, 1 - from, packet));
                 }
             }
         }

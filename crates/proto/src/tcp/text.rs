@@ -122,8 +122,8 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small it is: such are the peer's full segments.
 #[inline(always)]
 fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
-    if c.quick > 0 {
-        c.quick -= 1;
+    if c.rcv.quick > 0 {
+        c.rcv.quick -= 1;
         c.ack_now();
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
@@ -151,7 +151,7 @@ pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seq: Seq
 fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::Buf) -> Result<(), Drop> {
     c.ack_now();
     if !c.marks.has(Marks::SACK) {
-        c.owed = c.owed.saturating_add(1);
+        c.rcv.owed = c.rcv.owed.saturating_add(1);
     }
     if span.start != c.rcv.nxt {
         c.suffer(p, |t| t.ooo_segs += 1);
@@ -179,7 +179,7 @@ fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::B
     if is_empty {
         c.marks.clear(Marks::HOLE);
         // What this turn owed is said by the one ACK behind the hole; the next turn begins anew.
-        c.owed = 0;
+        c.rcv.owed = 0;
         c.reasm.give_back(&mut p.reasm);
     }
     result

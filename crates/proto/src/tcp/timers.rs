@@ -3,11 +3,11 @@
 
 use clearway_base::{Duration, Instant};
 
-use super::Tcp;
 use super::conn::{Conn, Marks};
 use super::context::{ConnCx, Cx};
 use super::deadlines::Timer;
 use super::state::{Cause, State};
+use super::{Tcp, ack};
 use crate::error::{Failure, Unreachable};
 use crate::event::ConnEvents;
 use crate::ids::ConnId;
@@ -72,6 +72,7 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         Timer::UserTimeout => give_up(c, cx, Failure::UserTimeout),
         Timer::Retransmit if !c.state.is_synchronized() && c.state != State::Closed => on_syn_timeout(c, cx),
         Timer::Retransmit => on_retransmit(c, cx),
+        Timer::Reordering => ack::on_reordering(c, cx),
         Timer::Persist => on_persist(c, cx),
         Timer::Keepalive | Timer::Orphan => {
             c.cancel(timer);
@@ -127,11 +128,11 @@ fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, why: Failure) {
 
 /// No answer to our SYN, or to our SYN and ACK in a simultaneous open (RFC 9293 3.8.3).
 fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
-    if c.tries >= cx.config.tcp.syn_retries {
+    if c.recovery.tries >= cx.config.tcp.syn_retries {
         give_up(c, cx, Failure::TimedOut);
         return;
     }
-    c.tries += 1;
+    c.recovery.tries += 1;
     c.rtt.on_timeout();
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
@@ -153,13 +154,14 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     // The clock of both is coarse: an answer within the same tick counts as one.
     let answers = c.snd.wnd == 0 && c.heard.ago(cx.now) <= c.times.sent.ago(cx.now);
     if !answers {
-        c.tries = c.tries.saturating_add(1);
+        c.recovery.tries = c.recovery.tries.saturating_add(1);
     }
     cx.counters.tcp.retransmit_timeouts += 1;
     c.rtt.on_timeout();
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
-    c.cc.on_rto(c.outstanding(), c.tries > 1);
+    c.cc.on_rto(c.outstanding(), c.recovery.tries > 1);
+    c.forget_undo(cx.pools);
     let board = c.sack.get_mut(&mut cx.pools.boards);
     c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
     c.wants_turn();
@@ -171,7 +173,7 @@ fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
         return false;
     }
     let most = cx.config.tcp.retries;
-    c.tries >= if c.marks.has(Marks::ORPHAN) { most.min(ORPHAN_RETRIES) } else { most }
+    c.recovery.tries >= if c.marks.has(Marks::ORPHAN) { most.min(ORPHAN_RETRIES) } else { most }
 }
 
 /// The window is shut, or too small to be worth a segment (RFC 9293 3.8.6.1). As long as the peer answers, `tries` starts over with every answer,
@@ -181,7 +183,7 @@ fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
         give_up(c, cx, Failure::TimedOut);
         return;
     }
-    c.tries = c.tries.saturating_add(1);
+    c.recovery.tries = c.recovery.tries.saturating_add(1);
     cx.counters.tcp.window_probes += 1;
     c.rtt.on_timeout();
     c.arm(Timer::Persist, cx.now + c.rtt.rto(&cx.config.tcp));
@@ -193,7 +195,7 @@ fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
 /// A connection without owner goes on as long as its peer takes something. One that answers probes and takes nothing would go on for ever: retransmissions that
 /// nobody answers have a bound of their own ([`ORPHAN_RETRIES`]), and this is the other (Linux ends such a one when its probes have become rare).
 fn on_orphan<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
-    let is_silent = c.tries > 0 && !c.marks.has(Marks::PERSIST);
+    let is_silent = c.recovery.tries > 0 && !c.marks.has(Marks::PERSIST);
     if c.take_orphan_progress() >= ORPHAN_PROGRESS || is_silent {
         c.arm(Timer::Orphan, cx.now + cx.config.tcp.orphan);
         return;
@@ -220,7 +222,7 @@ fn on_keepalive<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
         c.arm(Timer::Keepalive, if due > cx.now { due } else { cx.now + keepalive.idle });
         return;
     }
-    if c.marks.has(Marks::PROBING) && c.tries >= keepalive.count.max(1) {
+    if c.marks.has(Marks::PROBING) && c.recovery.tries >= keepalive.count.max(1) {
         cx.counters.tcp.timeouts += 1;
         c.failure = Some(Failure::KeepaliveTimedOut);
         c.tell(crate::event::ConnEvents::FAILED);
@@ -228,9 +230,9 @@ fn on_keepalive<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
         return;
     }
     if !c.marks.has(Marks::PROBING) {
-        c.tries = 0;
+        c.recovery.tries = 0;
     }
-    c.tries += 1;
+    c.recovery.tries += 1;
     cx.counters.tcp.keepalives_out += 1;
     c.marks.set(Marks::PROBING.with(Marks::PROBE_DUE).with(Marks::EMIT));
     c.arm(Timer::Keepalive, cx.now + keepalive.interval);

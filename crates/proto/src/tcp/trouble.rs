@@ -4,8 +4,10 @@
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
+use super::cc::Cc;
 use super::conn::{Conn, Marks};
 use super::context::Pools;
+use super::rack::ReoWindow;
 use super::shortage::Loan;
 use super::span::Span;
 use crate::store::Env;
@@ -33,6 +35,20 @@ pub(crate) struct Trouble {
     sndbuf_limited: Duration,
     /// What it has borrowed.
     pub loan: Loan,
+    /// How the congestion window stood before the last recovery.
+    pub undo: Option<Undo>,
+    /// What D-SACKs have taught of reordering.
+    pub reordering: ReoWindow,
+}
+
+/// How things stood when fast recovery began, until it is known that something was lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undo {
+    pub cc: Cc,
+    /// SND.UNA at that time.
+    pub una: Seq,
+    /// Bytes sent again since that the peer has not called duplicates.
+    pub bytes: u32,
 }
 
 impl Trouble {
@@ -49,6 +65,8 @@ impl Trouble {
         rwnd_limited: Duration::ZERO,
         sndbuf_limited: Duration::ZERO,
         loan: Loan::NONE,
+        undo: None,
+        reordering: ReoWindow::NEW,
     };
 }
 
@@ -94,6 +112,13 @@ impl<E: Env> Conn<E> {
 }
 
 impl Trouble {
+    /// `len` bytes were sent again.
+    pub(crate) fn resent(&mut self, len: u32) {
+        if let Some(undo) = &mut self.undo {
+            undo.bytes = undo.bytes.saturating_add(len);
+        }
+    }
+
     /// Counts the time from `since` until now as time under `limit`.
     fn count(&mut self, now: Instant, limit: Marks) {
         let time = now.since(self.since);

@@ -519,7 +519,7 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn set_quick_ack(&mut self, config: &Config, counters: &mut Counters, id: ConnId, on: bool) {
         let Some(c) = self.owned_mut(id) else { return };
-        c.quick = if on { QUICK_ACKS } else { 0 };
+        c.rcv.quick = if on { QUICK_ACKS } else { 0 };
         if on && c.delack.is_set() {
             c.ack_now();
             c.wants_turn();

@@ -20,6 +20,7 @@ pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckIn
         cwnd_limited,
         una: Seq(0),
         nxt: Seq(0),
+        lost_edge: None,
     }
 }
 

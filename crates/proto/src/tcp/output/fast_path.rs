@@ -31,33 +31,35 @@ pub(super) fn emit<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, 
     if c.state != State::Established || c.route.mtu() != u32::from(c.snd.fits_mtu) {
         return None;
     }
-    match c.marks.has(Marks::TS) {
-        true => emit_lone::<E, S, true>(c, cx, (flight, len)),
-        false => emit_bare_lone(c, &mut cx.again(), (flight, len)),
+    match flight == 0 && c.marks.has(Marks::TS) {
+        true => emit_lone::<E, S, true, false>(c, cx, (0, len)),
+        false => emit_other_lone(c, &mut cx.again(), (flight, len)),
     }
 }
 
-/// Without timestamps.
-#[cold]
+/// Behind others that are in flight, or without timestamps.
 #[inline(never)]
-fn emit_bare_lone<E: Env, S: Sink>(
+fn emit_other_lone<E: Env, S: Sink>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
     lengths: (u32, u32),
 ) -> Option<Result<(), OutError>> {
-    emit_lone::<E, S, false>(c, cx, lengths)
+    match c.marks.has(Marks::TS) {
+        true => emit_lone::<E, S, true, true>(c, cx, lengths),
+        false => emit_lone::<E, S, false, true>(c, cx, lengths),
+    }
 }
 
-/// Sends the next `len` bytes behind those in `flight`, if the way out is known and the windows take them.
+/// Sends the next `len` bytes behind those in `flight`, if the way out is known and the windows take them. `BEHIND`: there may be some.
 #[inline(always)]
-fn emit_lone<E: Env, S: Sink, const STAMPED: bool>(
+fn emit_lone<E: Env, S: Sink, const STAMPED: bool, const BEHIND: bool>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
     (flight, len): (u32, u32),
 ) -> Option<Result<(), OutError>> {
     let now = cx.now;
     let path = quick_way(cx.out.ip, now, &c.route)?;
-    if flight == 0 {
+    if !BEHIND || flight == 0 {
         restart_if_idle(now, c, cx.config);
     }
     if !fits_windows(c, flight + len) {
@@ -69,8 +71,8 @@ fn emit_lone<E: Env, S: Sink, const STAMPED: bool>(
         Leaving { now, pools: cx.pools, config: cx.config, sink: cx.out.sink, counters: cx.out.counters, path, span };
     // One copy of what follows for each kind of header, so that no question about it is asked twice.
     let done = match c.key.local.is_v4() {
-        true => leave::<E, S, true, STAMPED>(c, leaving),
-        false => leave::<E, S, false, STAMPED>(c, leaving),
+        true => leave::<E, S, true, STAMPED, BEHIND>(c, leaving),
+        false => leave::<E, S, false, STAMPED, BEHIND>(c, leaving),
     };
     match done {
         Ok(true) => Some(Ok(())),
@@ -94,7 +96,7 @@ struct Leaving<'a, E: Env, S: Sink> {
 
 /// Sends a segment; false when the store does not have its bytes.
 #[inline(always)]
-fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool>(
+fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool, const BEHIND: bool>(
     c: &mut Conn<E>,
     leaving: Leaving<'_, E, S>,
 ) -> Result<bool, OutError> {
@@ -119,6 +121,9 @@ fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool>(
         return Ok(false);
     }
     counters.tcp.segs_out += 1;
+    if BEHIND && at > 0 {
+        c.note_sent(pools, now, span);
+    }
     let is_small = len < u32::from(c.mss);
     left(c, now, config, Left { span, fin: false, again: Again::New, offer: offered, segments: 1, is_small });
     Ok(true)

@@ -11,7 +11,7 @@ use crate::testing::TestEnv;
 /// Everything in the record but what names other tables.
 fn picture(c: &Conn<TestEnv>) -> std::string::String {
     std::format!(
-        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {} {} {:?} {:?} {:?} {} {} {} {} {} {} {} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {} {} {:?} {:?} {:?} {} {} {} {} {:?}",
         c.state,
         c.events,
         c.marks,
@@ -40,9 +40,6 @@ fn picture(c: &Conn<TestEnv>) -> std::string::String {
         c.segs_out,
         c.data_segs_out,
         c.busy_ms,
-        c.tries,
-        c.quick,
-        c.owed,
         c.recent_at,
         c.failure,
     )

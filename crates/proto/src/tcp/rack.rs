@@ -1,0 +1,167 @@
+//! Losses by time (RFC 8985): when a connection keeps the record of what it sent ([`Sent`]), how long it waits for what may only be late, and how it takes
+//! back what a recovery did that was not needed.
+//!
+//! The record is taken when not all that is in flight left at one time, or when the first selective acknowledgement comes, and given back when nothing is
+//! in flight. Without one, losses are told by counting (RFC 6675).
+
+use clearway_base::{Duration, Instant};
+use clearway_wire::Seq;
+
+use super::conn::{Conn, Marks, Ms};
+use super::context::Pools;
+use super::loss::sent::{Lost, Sent};
+use super::rtt::GRANULARITY;
+use super::sack::Scoreboard;
+use super::span::Span;
+use super::trouble::Undo;
+use crate::store::Env;
+
+/// Recoveries for which a wider reordering window is kept (RFC 8985 6.2, step 4).
+const RECOVERIES: u8 = 16;
+
+/// How wide the reordering window is: so many times a quarter of the shortest round trip.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReoWindow {
+    /// RACK.reo_wnd_mult.
+    quarters: u8,
+    /// RACK.reo_wnd_persist.
+    recoveries: u8,
+    /// RACK.dsack_round: SND.NXT when it was last made wider, until that is acknowledged.
+    round: Option<Seq>,
+}
+
+impl ReoWindow {
+    pub(crate) const NEW: ReoWindow = ReoWindow { quarters: 1, recoveries: 0, round: None };
+
+    /// A D-SACK came while SND.UNA was `una`: something was sent again in vain. Once in a round trip the window grows for it.
+    fn on_dsack(&mut self, una: Seq, nxt: Seq) {
+        if self.round.is_none_or(|round| una.ge(round)) {
+            self.round = Some(nxt);
+            self.quarters = self.quarters.saturating_add(1);
+        }
+        self.recoveries = RECOVERIES;
+    }
+
+    /// A recovery is over.
+    fn on_recovered(&mut self) {
+        self.recoveries = self.recoveries.saturating_sub(1);
+        if self.recoveries == 0 {
+            self.quarters = 1;
+        }
+    }
+}
+
+impl<E: Env> Conn<E> {
+    /// `span` leaves now, behind or among other bytes in flight. Called before that is noted anywhere else.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_sent(&mut self, p: &mut Pools<E>, now: Instant, span: Span) {
+        if !self.marks.has(Marks::FLIGHTS) {
+            // What leaves at one time needs no record yet.
+            let is_one = self.times_all_in_flight() && self.times.timed == now;
+            if is_one || !self.marks.has(Marks::SACK) {
+                return;
+            }
+            self.take_sent(p, now);
+        }
+        let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
+        if span.start == self.snd.nxt { sent.on_sent(span, now) } else { sent.on_sent_again(span, now) }
+    }
+
+    /// The segment that is being timed is the first one in flight.
+    fn times_all_in_flight(&self) -> bool {
+        self.marks.has(Marks::TIMING) && self.delivered_then == self.snd.una
+    }
+
+    /// Takes the record, if there is a free one, for what is in flight. When that left is not always known: then it counts as later than it was.
+    pub(super) fn take_sent(&mut self, p: &mut Pools<E>, now: Instant) {
+        let at = if self.times_all_in_flight() && self.times.sent == Ms::of(self.times.timed) {
+            self.times.timed
+        } else {
+            // The time is kept in whole milliseconds.
+            let ago = self.times.sent.ago(now);
+            Instant::ZERO + (now.since(Instant::ZERO) - ago + Duration::from_millis(1)).min(now.since(Instant::ZERO))
+        };
+        self.sent.take(&mut p.sent, Sent::new(Span::new(self.snd.una, self.snd.nxt), at));
+        self.marks.put(Marks::FLIGHTS, !self.sent.is_none());
+    }
+
+    /// SND.UNA moves to `una`.
+    pub(super) fn sent_is_acked(&mut self, p: &mut Pools<E>, una: Seq) {
+        if una == self.snd.nxt {
+            self.sent.give_back(&mut p.sent);
+            // Nothing is waited for any more: the next timer that runs is another.
+            self.marks.clear(Marks::FLIGHTS.with(Marks::REORDERING));
+        } else if let Some(sent) = self.sent.get_mut(&mut p.sent) {
+            sent.advance(una);
+        }
+    }
+
+    /// What is lost by now, after an ACK up to `una` whose blocks are on the scoreboard. None: there is no record, and losses are counted.
+    pub(super) fn lost_by_time(&self, p: &mut Pools<E>, now: Instant, una: Seq) -> Option<Lost> {
+        let window = self.reordering_window(p);
+        let Pools { sent, boards, .. } = p;
+        let (sent, board) = (self.sent.get_mut(sent)?, self.sack.get(boards)?);
+        sent.on_delivered(una, board.highest().unwrap_or(una).max(una), now, self.rtt.min().unwrap_or_default());
+        Some(sent.lost(una, now, window, board))
+    }
+
+    /// How long what is missing may be late (RFC 8985 6.2, step 4). As long as nothing ever was, three segments beyond it are enough.
+    fn reordering_window(&self, p: &Pools<E>) -> Duration {
+        let rare = self.suffered(p);
+        let is_counted = self.recovery.is_frozen() || {
+            let board = self.sack.get(&p.boards);
+            board.and_then(|board: &Scoreboard| board.lost_edge(u32::from(self.mss))).is_some()
+        };
+        if rare.reord_seen == 0 && is_counted {
+            return Duration::ZERO;
+        }
+        let quarter = self.rtt.min().unwrap_or_default().per(4);
+        let longest = self.rtt.srtt().unwrap_or_default();
+        quarter.times(u64::from(rare.reordering.quarters)).min(longest).max(GRANULARITY)
+    }
+
+    /// Fast recovery begins: what it does to the congestion window may have to be taken back.
+    pub(super) fn remember_undo(&mut self, p: &mut Pools<E>) {
+        let (cc, una) = (self.cc, self.snd.una);
+        self.suffer(p, |t| t.undo = Some(Undo { cc, una, bytes: 0 }));
+    }
+
+    /// Something was lost beyond doubt.
+    pub(super) fn forget_undo(&mut self, p: &mut Pools<E>) {
+        if let Some(rare) = self.trouble.get_mut(&mut p.troubles) {
+            rare.undo = None;
+        }
+    }
+
+    /// Fast recovery is over.
+    pub(super) fn recovered(&mut self, p: &mut Pools<E>) {
+        if let Some(rare) = self.trouble.get_mut(&mut p.troubles) {
+            rare.reordering.on_recovered();
+        }
+    }
+
+    /// The peer has something twice (RFC 2883). When that is so of all that a recovery has sent again, nothing was lost but only late, and the congestion window is
+    /// what it was before (RFC 3708).
+    pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, twice: Span) {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let mut undone = None;
+        self.suffer(p, |t| {
+            t.dsack_dups += 1;
+            let Some(undo) = &mut t.undo else { return };
+            if twice.start.lt(undo.una) || undo.bytes == 0 {
+                return;
+            }
+            t.reord_seen += 1;
+            t.reordering.on_dsack(una, nxt);
+            undo.bytes = undo.bytes.saturating_sub(twice.len());
+            if undo.bytes == 0 {
+                undone = t.undo.take();
+            }
+        });
+        if let Some(undo) = undone {
+            self.cc.restore(&undo.cc);
+            self.recovery.call_off(una);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Packets that are late and not lost (RFC 8985).
+
+use super::*;
+
+/// A second of bulk transfer over 20 ms while one packet in twenty comes `late`: the bytes that arrived, and what the sender counted.
+fn second_of_bulk(late: Duration, config: Config) -> (usize, counters::TcpCounters, TcpInfo) {
+    let mut world = World::new(config, Offloads::default(), ms(10));
+    let (a, b) = world.connect(ConnOptions::default());
+    world.late = std::boxed::Box::new(move |from, n| if from == 0 && n % 20 == 7 { late } else { Duration::ZERO });
+    let got = world.transfer(0, a, b, &zeros(40_000_000), secs(1)).len();
+    (got, world.ends[0].stack.counters().tcp, world.ends[0].stack.info(a).unwrap())
+}
+
+#[test]
+fn a_path_that_reorders_a_little_is_nearly_as_fast_as_one_that_does_not() {
+    let (straight, ..) = second_of_bulk(Duration::ZERO, config());
+    let (got, counted, info) = second_of_bulk(ms(4), config());
+    assert!(got > straight / 2, "{got} of {straight} bytes, {counted:?}");
+    assert!(counted.fast_recoveries <= 3, "{counted:?}");
+    assert!(counted.retransmitted_segs < 20, "{counted:?}");
+    assert_eq!((counted.retransmit_timeouts, info.reord_seen > 0), (0, true));
+}
+
+#[test]
+fn what_is_later_than_the_window_widens_it() {
+    let (straight, ..) = second_of_bulk(Duration::ZERO, config());
+    let (got, counted, _) = second_of_bulk(ms(15), config());
+    assert!(got > straight / 4, "{got} of {straight} bytes, {counted:?}");
+    assert_eq!(counted.retransmit_timeouts, 0);
+}
+
+#[test]
+fn without_a_free_record_losses_are_counted() {
+    let mut config = config();
+    config.limits.sack_maps = 1;
+    let mut world = World::new(config, Offloads::default(), ms(10));
+    let (a, b) = world.connect(ConnOptions::default());
+    world.ends[0].stack.tcp.pools.sent = clearway_base::Slab::new(0);
+    world.lose = std::boxed::Box::new(|from, n, _| from == 0 && n % 97 == 50);
+    let data = pattern(400_000);
+    assert_eq!(world.transfer(0, a, b, &data, secs(60)), data);
+    let counted = &world.ends[0].stack.counters().tcp;
+    assert!(counted.sent_unrecorded > 0 && counted.fast_recoveries > 0, "{counted:?}");
+}
+
+#[test]
+fn a_loss_that_few_segments_follow_is_repaired_when_the_window_has_passed() {
+    let mut b = Bench::accepted_sack(1000, 60_000);
+    b.send(&pattern(2000));
+    b.out();
+    b.pass(ms(40));
+    b.inject(ACK, 1, 2001, 60_000, &[]);
+    b.send(&pattern(3000));
+    b.out();
+    b.pass(ms(40));
+    let mut seg = b.segment(ACK, 1, 2001, 60_000);
+    seg.opts.sack.push(b.iss + 3001, b.iss + 4001);
+    b.put(seg, &[]);
+    b.silent();
+    // The shortest round trip, that of the handshake, took no time: the window is as short as it gets.
+    let again = b.pass(ms(30));
+    let (at, seen) = &again[0];
+    assert!(*at >= ms(1) && *at < ms(3), "after {at:?}");
+    assert_eq!((b.rel_seq(seen), seen.data.len()), (2001, 1000));
+    assert_eq!(b.counters().retransmit_timeouts, 0);
+}
+
+#[test]
+fn what_a_needless_recovery_did_to_the_window_is_taken_back() {
+    let mut b = Bench::accepted_sack(1000, 60_000);
+    b.send(&pattern(8000));
+    b.out();
+    let before = b.info().cwnd;
+    let sack = |b: &Bench, ack: u32, blocks: &[(u32, u32)]| {
+        let mut seg = b.segment(ACK, 1, ack, 60_000);
+        for &(l, r) in blocks {
+            seg.opts.sack.push(b.iss + l, b.iss + r);
+        }
+        seg
+    };
+    for end in [3001, 4001, 5001] {
+        let seg = sack(&b, 1, &[(2001, end)]);
+        b.put(seg, &[]);
+    }
+    let seen = b.out();
+    assert_eq!(b.rel_seq(&seen[0]), 1);
+    assert!(b.info().ssthresh < before && b.info().phase == Phase::Recovery);
+    // All come after all, and the copies behind them: two of what was late, and the one that was to rescue the end.
+    for end in [1001, 2001, 8001] {
+        assert_eq!(b.info().phase, Phase::Recovery);
+        let mut seg = sack(&b, 5001, &[(end - 1000, end)]);
+        if end == 8001 {
+            seg = sack(&b, 8001, &[(7001, 8001)]);
+        }
+        b.put(seg, &[]);
+        b.out();
+    }
+    assert!(b.info().cwnd >= before && b.info().phase != Phase::Recovery, "{:?}", b.info());
+    assert_eq!(b.info().ssthresh, u32::MAX);
+    assert!(b.info().reord_seen > 0);
+}
