@@ -108,7 +108,7 @@ struct Worker {
 /// Everything that entering brings.
 pub(crate) struct Entered {
     pub(crate) attachment: Arc<Attachment>,
-    pub(crate) door: Door,
+    pub(crate) channel: Box<dyn ControlChannel>,
     /// A copy of the attach socket, by which its end can be noticed.
     pub(crate) pulse: Internal,
     pub(crate) lane: LaneView,
@@ -191,6 +191,12 @@ impl Worker {
     }
 }
 
+/// How this process asks the host. Today that is the attach socket; sessions in this process would be asked by a call.
+pub(crate) trait ControlChannel: Send {
+    /// Asks, and waits for the answer, which may bring so many descriptors.
+    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError>;
+}
+
 /// The attach socket.
 pub(crate) struct Door {
     socket: Internal,
@@ -203,9 +209,10 @@ impl Door {
         rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE))?;
         Ok(Door { socket })
     }
+}
 
-    /// Asks, and waits for the answer.
-    pub(crate) fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError> {
+impl ControlChannel for Door {
+    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError> {
         loop {
             match socket::send(self.socket.as_fd(), request, &[]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -235,10 +242,10 @@ fn knock(path: &Path) -> Result<Door, AttachError> {
 }
 
 /// Asks for what belongs to whoever holds a lifeline. None: it is none of this host's.
-pub(crate) fn heirloom(door: &Door, lifeline: BorrowedFd<'_>) -> Option<Heirloom> {
+pub(crate) fn heirloom(channel: &dyn ControlChannel, lifeline: BorrowedFd<'_>) -> Option<Heirloom> {
     let cookie = socket::cookie(lifeline).ok()?;
     for _ in 0..HEIRS {
-        let (Reply::Done, _) = door.ask(&Request::Inherit { cookie }, 0).ok()? else { return None };
+        let (Reply::Done, _) = channel.ask(&Request::Inherit { cookie }, 0).ok()? else { return None };
         // Another process that holds it too may have been quicker.
         if let Some(heirloom) = socket::take_heirloom(lifeline) {
             return Some(heirloom);
@@ -327,7 +334,7 @@ fn settle(
     });
     let pulse = rustix::io::fcntl_dupfd_cloexec(&door.socket, 0).map_err(std::io::Error::from)?;
     let (pulse, lane) = (Internal::new(pulse), lane.lane()?);
-    Ok(Entered { attachment, door, pulse, lane, events, bell, way_back })
+    Ok(Entered { attachment, channel: Box::new(door), pulse, lane, events, bell, way_back })
 }
 
 /// This program's name.

@@ -10,7 +10,7 @@ use clearway_shm::door::{self, FifoPlace, Interface, Kind, Place, Reply, Request
 use clearway_shm::socket::DoorError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
-use crate::attach::{self, AttachError, Attachment, Door, Entered, WayBack};
+use crate::attach::{self, AttachError, Attachment, ControlChannel, Door, Entered, WayBack};
 use crate::back::Back;
 use crate::core::{Core, Fifos};
 use crate::hub::{Held, Hub, Lane, Watched};
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 /// The attach socket, and what was learned there.
 #[derive(Default)]
 pub(crate) struct Entrance {
-    pub(crate) door: Option<Door>,
+    pub(crate) channel: Option<Box<dyn ControlChannel>>,
     /// What lets a forked child in.
     pub(crate) token: Option<Token>,
     /// How the host, or another in its place, is reached when its door is not.
@@ -103,7 +103,7 @@ impl Client {
         let Ok(attachment) = self.enter() else { return Ok(None) };
         let heirloom = {
             let entrance = self.entrance();
-            entrance.door.as_ref().and_then(|door| attach::heirloom(door, lifeline))
+            entrance.channel.as_ref().and_then(|channel| attach::heirloom(&**channel, lifeline))
         };
         let Some(heirloom) = heirloom else { return Ok(None) };
         let request = Request::Subscribe { session: heirloom.session };
@@ -274,7 +274,7 @@ impl Client {
         if !self.changed.load(Ordering::Relaxed) || self.back.has_given_up() || !self.is_attached() {
             return None;
         }
-        match entrance.door.as_ref()?.ask(&Request::Child, 1) {
+        match entrance.channel.as_ref()?.ask(&Request::Child, 1) {
             Ok((Reply::Done, mut descriptors)) => Door::of(descriptors.pop()?).ok(),
             // The child tries the door.
             _ => None,
@@ -295,7 +295,7 @@ impl Client {
     }
 
     fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
-        let Entered { attachment, door, pulse, lane, events, bell, way_back } = entered;
+        let Entered { attachment, channel, pulse, lane, events, bell, way_back } = entered;
         let mut hub = self.hub();
         if hub.program != attachment.program {
             hub.program = attachment.program;
@@ -307,7 +307,7 @@ impl Client {
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
-        *entrance = Entrance { door: Some(door), token: Some(attachment.token), way_back, for_child: None };
+        *entrance = Entrance { channel: Some(channel), token: Some(attachment.token), way_back, for_child: None };
         self.current.store(Some(attachment.clone()));
         attachment
     }
@@ -336,8 +336,8 @@ impl Client {
         let entrance = self.entrance();
         // The one who asks may come after the host went, and another was entered.
         let ours = self.current.load().as_ref().is_some_and(|current| current.number == attachment.number);
-        let door = entrance.door.as_ref().filter(|_| ours && attachment.is_alive()).ok_or(Errno::CONNRESET)?;
-        match door.ask(request, most) {
+        let channel = entrance.channel.as_ref().filter(|_| ours && attachment.is_alive()).ok_or(Errno::CONNRESET)?;
+        match channel.ask(request, most) {
             Ok((Reply::Error { errno, .. }, _)) => Err(Errno(errno)),
             Ok(answer) => Ok(answer),
             // This process has no room for descriptors. The host sees the lifeline close.

@@ -45,7 +45,7 @@ impl Client {
     fn begin_anew(&self, mut entrance: MutexGuard<'static, Entrance>, mut hub: Held<'static>) {
         let was_attached = self.is_attached();
         // The host must see its parent go even while the child lives, so the child keeps no copy of the parent's attach socket.
-        entrance.door = None;
+        entrance.channel = None;
         let connection = entrance.for_child.take();
         hub.forget_threads();
         self.count_fork();

@@ -4,12 +4,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clearway_session::errno::Refusal;
+use clearway_session::program::Program;
 use clearway_shm::door::Reply;
 use clearway_shm::socket;
 use nix::sys::socket::{Shutdown, shutdown};
-
-use crate::errno::Refusal;
-use crate::program::Program;
 
 /// The attach socket of one process.
 pub(crate) struct Doorway {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use clearway_base::Instant;
 use clearway_engine::{Team, Time, Turn};
+use clearway_session::interfaces::Interfaces;
+use clearway_session::program::ProgramInfo;
+use clearway_session::quota::QuotaInfo;
+use clearway_session::sessions::SessionsReport;
+use clearway_session::worker::Worker;
 use nix::sys::epoll::EpollTimeout;
 
-use crate::house::{Frame, HouseError, Shared, frame};
-use crate::interfaces::Interfaces;
+use crate::error::HouseError;
+use crate::house::{Frame, Shared, frame};
 use crate::keeper::{Keeper, KeeperCounts};
 use crate::namespaces::{NamespaceError, NamespaceSpec};
-use crate::program::ProgramInfo;
-use crate::quota::QuotaInfo;
-use crate::sessions::SessionsReport;
 use crate::setup::Setup;
-use crate::worker::Worker;
 
 /// Such a house.
 pub struct HouseByHand {
@@ -30,7 +31,9 @@ impl HouseByHand {
     /// Makes the sockets, and the workers on this thread.
     pub fn new(setup: Setup) -> Result<HouseByHand, HouseError> {
         let Frame { shared, keeper, team, seats } = frame(&setup)?;
-        let worker = |(index, seat)| Worker::new(index, &setup, &shared, seat).map_err(|failed| failed.of(index));
+        let worker = |(index, seat)| {
+            shared.worker(index, setup.worker(index), seat).map_err(|failed| HouseError::of_worker(index, failed))
+        };
         let workers = seats.into_iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         Ok(HouseByHand { shared, keeper, workers, _team: team })
     }
@@ -42,7 +45,7 @@ impl HouseByHand {
 
     /// The names of the interfaces.
     pub fn interfaces(&self) -> Arc<std::sync::Mutex<Interfaces>> {
-        Arc::clone(&self.shared.interfaces)
+        Arc::clone(&self.shared.workers.interfaces)
     }
 
     /// Adds a namespace, and its door.
@@ -70,7 +73,7 @@ impl HouseByHand {
         let worked = self.keeper.round(EpollTimeout::ZERO)?;
         let mut all = Turn { worked, again: false, deadline: Instant::NEVER };
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            all.worked |= self.shared.workers[index].mailbox.has_jobs() || worker.has_jobs();
+            all.worked |= self.shared.workers.doors[index].mailbox.has_jobs() || worker.has_jobs();
             let turn = worker.turn(time).map_err(|error| HouseError::Engine(index, error))?;
             all.worked |= turn.worked;
             all.again |= turn.again;

@@ -20,7 +20,7 @@ use clearway_proto::{Drop as Reason, Link};
 use clearway_wire::Proto;
 use serde_json::json;
 
-use crate::control::{CommandError, Output, locked};
+use crate::outcome::{CommandError, Output, locked};
 
 /// The file of a capture that names none.
 const DEFAULT_FILE: &str = "clearway.pcapng";
@@ -101,7 +101,7 @@ impl Packets {
     ) -> Result<usize, CommandError> {
         self.rules.resize_with(workers, Default::default);
         let added = self.rules.iter().map(|rules| locked(rules).add(rule.clone()));
-        let number = added.collect::<Result<Vec<_>, _>>()?.first().copied().ok_or(crate::Gone)?;
+        let number = added.collect::<Result<Vec<_>, _>>()?.first().copied().ok_or(clearway_session::Gone)?;
         self.names.push(interface);
         Ok(number)
     }

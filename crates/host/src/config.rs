@@ -10,12 +10,11 @@ use clearway_command::AppLimits;
 use clearway_dev::{FaultSpec, PoolBudget, PortSpec};
 use clearway_engine::Mode;
 use clearway_proto::{Config, Limits, TcpConfig};
+use clearway_session::program::ProgramLimits;
 use clearway_shm::door::Secret;
 use clearway_wire::{Addr, Cidr};
 use zeroize::Zeroizing;
 
-use crate::control::ControlOptions;
-use crate::program::ProgramLimits;
 use crate::setup::Setup;
 
 mod error;
@@ -25,6 +24,25 @@ mod schedule;
 
 pub use error::SettingsError;
 pub use keys::{KEYS, Key};
+
+/// What the control plane needs to know besides the house.
+#[derive(Clone, Debug)]
+pub struct ControlOptions {
+    /// The version of the program, as people see it.
+    pub version: String,
+    /// What happens to packets of interfaces that say nothing about it.
+    pub fault: Option<FaultSpec>,
+    /// Whether an interface may be taken that this machine is reached over.
+    pub force: bool,
+    /// Routing tables that each stack has room for.
+    pub tables: u16,
+    /// The core of each worker.
+    pub cores: Vec<Option<usize>>,
+    /// How long an adaptive worker looks before it sleeps.
+    pub spin: clearway_base::Duration,
+    /// Rows for `show settings`.
+    pub settings: Vec<(String, String)>,
+}
 
 /// How the system divides the time of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

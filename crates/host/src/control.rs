@@ -4,57 +4,33 @@
 //! same on every worker is done on each, and undone everywhere when one of them refuses.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use clearway_command::{Command, NoNames, help, parse, statements, without_secrets};
-use clearway_dev::FaultSpec;
 use clearway_pkt::Iface;
 use clearway_proto::Table;
 use serde_json::json;
 use zeroize::Zeroizing;
 
 use crate::capture::Packets;
+use crate::config::ControlOptions;
 use crate::house::HouseHandle;
-use crate::show::{self, Baselines};
+use crate::outcome::{Answer, CommandError, Outcome, Output, locked};
+use crate::placements::Placements;
+use crate::show::{self, Baselines, View};
+use crate::tables::Tables;
 
-mod answer;
 mod begin;
 mod clear;
-mod error;
 mod interfaces;
 mod mode;
 mod packets;
 mod reload;
 mod routes;
 mod server;
-mod tables;
 mod taps;
 
-pub use answer::{Answer, Outcome, Output};
-pub use error::CommandError;
 pub use server::{ControlSocket, socket_beside};
-
-use mode::Placements;
-use tables::Tables;
-
-/// What the control plane needs to know besides the house.
-#[derive(Clone, Debug)]
-pub struct ControlOptions {
-    /// The version of the program, as people see it.
-    pub version: String,
-    /// What happens to packets of interfaces that say nothing about it.
-    pub fault: Option<FaultSpec>,
-    /// Whether an interface may be taken that this machine is reached over.
-    pub force: bool,
-    /// Routing tables that each stack has room for.
-    pub tables: u16,
-    /// The core of each worker.
-    pub cores: Vec<Option<usize>>,
-    /// How long an adaptive worker looks before it sleeps.
-    pub spin: clearway_base::Duration,
-    /// Rows for `show settings`.
-    pub settings: Vec<(String, String)>,
-}
 
 /// What commands have made that the house itself does not know.
 struct State {
@@ -75,15 +51,6 @@ impl State {
         self.fault_seed += 1;
         self.fault_seed
     }
-}
-
-/// What the views of `show` need of the state.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) tables: &'a Tables,
-    pub(crate) packets: &'a Packets,
-    pub(crate) baselines: &'a Baselines,
-    pub(crate) placements: &'a Placements,
 }
 
 /// Scripts that call each other at most.
@@ -219,11 +186,6 @@ impl Control {
             Command::NotBuiltIn(what) => Err(CommandError::NotBuiltIn(what)),
         }
     }
-}
-
-/// The value behind a lock. Who panicked with it left it whole: every change is made by one assignment.
-pub(crate) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn asks_for_json(line: &str) -> bool {

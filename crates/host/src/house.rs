@@ -1,67 +1,25 @@
 //! The house: its keeper, its workers, and the handle by which everyone else reaches them.
 
-use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use clearway_engine::{Bell, EngineError, Seat, Team};
-use clearway_shm::door::SessionId;
+use clearway_engine::{EngineError, Seat, Team};
+use clearway_session::interfaces::Interfaces;
+use clearway_session::mailbox::{Gone, Inbox, Job};
+use clearway_session::program::ProgramInfo;
+use clearway_session::quota::{Quota, QuotaInfo};
+use clearway_session::sessions::SessionsReport;
+use clearway_session::worker::{Failed, Worker, WorkerSetup};
+use clearway_shm::HousePage;
 use clearway_shm::house::MAX_WORKERS;
-use clearway_shm::{HousePage, ShmError, sleep};
-use thiserror::Error;
 
-use crate::interfaces::Interfaces;
-use crate::keeper::{Keeper, KeeperCounts};
-use crate::mailbox::{Job, Mailbox};
-use crate::namespaces::{NamespaceError, NamespaceSpec, Namespaces};
-use crate::program::ProgramInfo;
-use crate::quota::{Quota, QuotaInfo};
-use crate::sessions::SessionsReport;
+use crate::error::HouseError;
+use crate::keeper::{Keeper, KeeperCounts, ToKeeper};
+use crate::namespaces::{NamespaceChanges, NamespaceError, NamespaceSpec, Namespaces};
+use crate::random::random;
 use crate::setup::Setup;
-use crate::worker::Worker;
-
-/// The worker, or the house, has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the host is stopping")]
-pub struct Gone;
-
-/// Why a house did not start, or ended.
-#[derive(Debug, Error)]
-pub enum HouseError {
-    /// Another host answers at the socket.
-    #[error("a host is running at {0}: stop it, or choose another --socket")]
-    Running(PathBuf),
-    /// The socket cannot be made.
-    #[error("cannot make the socket {0}: {1}")]
-    Socket(PathBuf, io::Error),
-    /// The system refused something that every host needs.
-    #[error("cannot {0}: {1}")]
-    System(&'static str, io::Error),
-    /// Memory for the house page.
-    #[error("cannot make the house page: {0}")]
-    Page(#[from] ShmError),
-    /// None, or too many.
-    #[error("a host has 1 to {MAX_WORKERS} workers")]
-    Workers,
-    /// A worker could not begin.
-    #[error("worker {0}: {1}")]
-    Thread(usize, String),
-    /// A worker failed.
-    #[error("worker {0}: {1}")]
-    Engine(usize, EngineError),
-}
-
-/// Namespaces that shall be otherwise.
-#[derive(Debug)]
-pub struct NamespaceChanges {
-    /// To be added, or to take the place of the one of this name.
-    pub put: Vec<NamespaceSpec>,
-    /// To be taken away, if they are there.
-    pub remove: Vec<String>,
-}
+use crate::workers::Workers;
 
 /// Reaches a house from any thread but the workers' own and the keeper's (which would wait for themselves).
 #[derive(Clone)]
@@ -69,83 +27,34 @@ pub struct HouseHandle(pub(crate) Arc<Shared>);
 
 /// What the threads of a house share.
 pub(crate) struct Shared {
-    pub(crate) workers: Vec<Door<Worker>>,
-    pub(crate) keeper: Door<Keeper>,
-    pub(crate) namespaces: Arc<Mutex<Namespaces>>,
-    pub(crate) interfaces: Arc<Mutex<Interfaces>>,
-    pub(crate) page: HousePage,
-    pub(crate) stop: AtomicBool,
-    /// What the host has, and may have.
-    pub(crate) quota: Arc<Quota>,
-    /// Listeners that have branches on other workers; there are no more of them than there may be sessions.
-    branched: Mutex<HashSet<SessionId>>,
-}
-
-/// How a thread is reached.
-pub(crate) struct Door<T> {
-    pub(crate) mailbox: Arc<Mailbox<T>>,
-    pub(crate) bell: Bell,
-}
-
-impl<T> Door<T> {
-    fn new() -> io::Result<Door<T>> {
-        Ok(Door { mailbox: Arc::default(), bell: Bell::new()? })
-    }
-
-    pub(crate) fn post(&self, job: Job<T>) -> Result<(), Gone> {
-        if !self.mailbox.put(job) {
-            return Err(Gone);
-        }
-        self.bell.ring();
-        Ok(())
-    }
-
-    fn ask<R: Send + 'static>(&self, f: impl FnOnce(&mut T) -> R + Send + 'static) -> Result<R, Gone> {
-        let (tell, answer) = mpsc::sync_channel(1);
-        self.post(Box::new(move |it| drop(tell.send(f(it)))))?;
-        answer.recv().map_err(|_| Gone)
-    }
+    pub(crate) workers: Arc<Workers>,
+    keeper: Inbox<Keeper>,
+    namespaces: Arc<Mutex<Namespaces>>,
 }
 
 impl Shared {
-    pub(crate) fn to_worker(&self, worker: usize, job: Job<Worker>) {
-        let Some(door) = self.workers.get(worker) else { return };
-        // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a bell would only cost both of us a
-        // system call: there are several jobs for each connection that a program makes.
-        if door.mailbox.put(job) && sleep::is_asleep(self.page.sleeps(worker)) {
-            door.bell.ring();
-        }
-    }
-
-    /// Whether the other workers listen for this session, too, from now on.
-    pub(crate) fn set_branched(&self, session: SessionId, is_branched: bool) {
-        let mut branched = self.branched.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_branched {
-            branched.insert(session);
-        } else {
-            branched.remove(&session);
-        }
-    }
-
-    pub(crate) fn is_branched(&self, session: SessionId) -> bool {
-        self.branched.lock().unwrap_or_else(PoisonError::into_inner).contains(&session)
-    }
-
-    pub(crate) fn to_keeper(&self, job: Job<Keeper>) {
-        // A keeper that has ended has closed all doors.
-        let _ = self.keeper.post(job);
+    /// Makes a worker, on the thread that will run it.
+    pub(crate) fn worker(
+        &self,
+        index: usize,
+        setup: WorkerSetup,
+        seat: Seat<SessionsReport>,
+    ) -> Result<Worker, Failed> {
+        let workers = &self.workers;
+        let own = (workers.doors[index].clone(), Arc::clone(&workers.stop));
+        Worker::new(index, setup, Arc::<Workers>::clone(workers), own, seat)
     }
 }
 
 impl HouseHandle {
     /// How many workers there are.
     pub fn workers(&self) -> usize {
-        self.0.workers.len()
+        self.0.workers.count()
     }
 
     /// Has a worker do something between two turns.
     pub fn post(&self, worker: usize, job: Job<Worker>) -> Result<(), Gone> {
-        self.0.workers.get(worker).ok_or(Gone)?.post(job)
+        self.0.workers.doors.get(worker).ok_or(Gone)?.post(job)
     }
 
     /// Has a worker do something, and waits for the answer.
@@ -154,7 +63,7 @@ impl HouseHandle {
         worker: usize,
         f: impl FnOnce(&mut Worker) -> R + Send + 'static,
     ) -> Result<R, Gone> {
-        self.0.workers.get(worker).ok_or(Gone)?.ask(f)
+        self.0.workers.doors.get(worker).ok_or(Gone)?.ask(f)
     }
 
     /// Has every worker do something, and waits for the answers, in the workers' order.
@@ -193,7 +102,7 @@ impl HouseHandle {
 
     /// The names of the interfaces.
     pub fn interfaces(&self) -> Arc<Mutex<Interfaces>> {
-        Arc::clone(&self.0.interfaces)
+        Arc::clone(&self.0.workers.interfaces)
     }
 
     /// Every program.
@@ -213,15 +122,12 @@ impl HouseHandle {
 
     /// To be called after an address or a route was changed: what processes know of them is stale.
     pub fn routes_changed(&self) {
-        self.0.page.routes_changed();
+        self.0.workers.page.routes_changed();
     }
 
     /// Ends the house: [`House::run`] returns.
     pub fn stop(&self) {
-        self.0.stop.store(true, Ordering::Release);
-        for worker in &self.0.workers {
-            worker.bell.ring();
-        }
+        self.0.workers.stop();
         self.0.keeper.bell.ring();
     }
 }
@@ -300,22 +206,18 @@ pub(crate) fn frame(setup: &Setup) -> Result<Frame, HouseError> {
         return Err(HouseError::Workers);
     }
     let system = |what| move |error| HouseError::System(what, error);
-    let workers = setup.workers.iter().map(|_| Door::new()).collect::<io::Result<Vec<_>>>();
-    let workers = workers.map_err(system("make the workers' bells"))?;
+    let doors = setup.workers.iter().map(|_| Inbox::new()).collect::<io::Result<Vec<_>>>();
+    let doors = doors.map_err(system("make the workers' bells"))?;
     let boot = random_u64().map_err(system("read the system's random source"))?;
-    let (page, page_fd) = HousePage::create(boot, workers.len())?;
-    let shared = Arc::new(Shared {
-        workers,
-        keeper: Door::new().map_err(system("make the keeper's bell"))?,
-        namespaces: Arc::default(),
-        interfaces: Arc::default(),
-        page,
-        stop: AtomicBool::new(false),
-        quota: Quota::host(setup.counted(), setup.memory, setup.programs),
-        branched: Mutex::default(),
-    });
-    let keeper = Keeper::new(setup, &shared, page_fd, boot)?;
-    let bells = shared.workers.iter().map(|w| w.bell.clone()).collect();
+    let (page, page_fd) = HousePage::create(boot, doors.len())?;
+    let inbox = Inbox::new().map_err(system("make the keeper's bell"))?;
+    let workers = Arc::new(Workers::new(doors, page, Box::new(ToKeeper(inbox.clone()))));
+    let namespaces: Arc<Mutex<Namespaces>> = Arc::default();
+    let quota = Quota::host(setup.counted(), setup.memory, setup.programs);
+    let known = (Arc::clone(&namespaces), quota);
+    let keeper = Keeper::new(setup, (Arc::clone(&workers), inbox.clone()), known, (page_fd, boot))?;
+    let bells = workers.doors.iter().map(|w| w.bell.clone()).collect();
+    let shared = Arc::new(Shared { workers, keeper: inbox, namespaces });
     let (team, seats) = Team::with_bells(bells).map_err(system("make the workers' bells"))?;
     Ok(Frame { shared, keeper, team, seats })
 }
@@ -327,9 +229,9 @@ fn start_worker(
     seat: Seat<SessionsReport>,
 ) -> Result<JoinHandle<Result<(), EngineError>>, HouseError> {
     let (tell, begun) = mpsc::sync_channel(1);
-    let (setup, shared) = (setup.clone(), Arc::clone(shared));
+    let (setup, shared) = (setup.worker(index), Arc::clone(shared));
     let run = move || {
-        let worker = match Worker::new(index, &setup, &shared, seat) {
+        let worker = match shared.worker(index, setup, seat) {
             Ok(worker) => worker,
             Err(failed) => {
                 let _ = tell.send(Err(failed));
@@ -347,7 +249,7 @@ fn start_worker(
     let thread = thread.map_err(|error| HouseError::System("start a thread", error))?;
     match begun.recv() {
         Ok(Ok(())) => Ok(thread),
-        Ok(Err(failed)) => Err(failed.of(index)),
+        Ok(Err(failed)) => Err(HouseError::of_worker(index, failed)),
         Err(_) => Err(HouseError::Thread(index, "its thread panicked; this is a bug".into())),
     }
 }
@@ -356,10 +258,4 @@ fn random_u64() -> io::Result<u64> {
     let mut bytes = [0; 8];
     random(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
-}
-
-/// Fills `bytes` from the system's random source.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
-    use std::io::Read;
-    std::fs::File::open("/dev/urandom")?.read_exact(bytes)
 }

@@ -14,10 +14,14 @@ pub use attach::KeeperCounts;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use clearway_base::{Handle, Slab};
+use clearway_session::mailbox::Inbox;
+use clearway_session::program::Program;
+use clearway_session::quota::{Permit, Quota};
+use clearway_session::session_fds::SessionFds;
 use clearway_shm::bell::Ringer;
 use clearway_shm::door::MAX_AHEAD;
 use clearway_shm::socket;
@@ -26,11 +30,10 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use crate::answer::Doorway;
 use crate::descriptors::Descriptors;
-use crate::house::{HouseError, Shared};
-use crate::program::Program;
-use crate::quota::{Permit, Quota};
-use crate::session_fds::SessionFds;
+use crate::error::HouseError;
+use crate::namespaces::Namespaces;
 use crate::setup::Setup;
+use crate::workers::{Supervisor, Workers};
 
 use doors::Door;
 use strangers::Strangers;
@@ -101,7 +104,11 @@ enum Name {
 
 /// The keeper's thread has this.
 pub(crate) struct Keeper {
-    house: Arc<Shared>,
+    workers: Arc<Workers>,
+    inbox: Inbox<Keeper>,
+    namespaces: Arc<Mutex<Namespaces>>,
+    /// What the host has, and may have.
+    quota: Arc<Quota>,
     setup: Setup,
     boot: u64,
     page_fd: OwnedFd,
@@ -132,6 +139,20 @@ pub(crate) struct Keeper {
     key: back::Key,
 }
 
+/// How workers reach the keeper.
+pub(crate) struct ToKeeper(pub(crate) Inbox<Keeper>);
+
+impl Supervisor for ToKeeper {
+    fn cut_off(&self, program: u32, why: &'static str) {
+        // A keeper that has ended has closed all doors.
+        let _ = self.0.post(Box::new(move |keeper| keeper.cut_off(program, why)));
+    }
+
+    fn check_memory(&self) {
+        let _ = self.0.post(Box::new(|keeper| keeper.check_memory()));
+    }
+}
+
 /// Slots are below 2^24, so the upper bits of the low word say what kind of thing it is.
 const KIND_SHIFT: u32 = 24;
 const KIND_BELL: u64 = 0;
@@ -159,11 +180,16 @@ fn name(word: u64) -> Option<Name> {
 }
 
 impl Keeper {
-    pub(crate) fn new(setup: &Setup, house: &Arc<Shared>, page_fd: OwnedFd, boot: u64) -> Result<Keeper, HouseError> {
+    pub(crate) fn new(
+        setup: &Setup,
+        (workers, inbox): (Arc<Workers>, Inbox<Keeper>),
+        (namespaces, quota): (Arc<Mutex<Namespaces>>, Arc<Quota>),
+        (page_fd, boot): (OwnedFd, u64),
+    ) -> Result<Keeper, HouseError> {
         let system = |what| move |errno: Errno| HouseError::System(what, errno.into());
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let bell = EpollEvent::new(EpollFlags::EPOLLIN, KIND_BELL);
-        epoll.add(&house.keeper.bell, bell).map_err(system("watch a bell"))?;
+        epoll.add(&inbox.bell, bell).map_err(system("watch a bell"))?;
         let lines = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_LIFELINES << KIND_SHIFT);
         epoll.add(&lines.0, event).map_err(system("watch an epoll set"))?;
@@ -174,7 +200,10 @@ impl Keeper {
         let sessions = setup.sessions.saturating_mul(setup.workers.len() as u32);
         let lifelines = sessions.saturating_add(setup.processes.saturating_mul(MAX_AHEAD));
         let mut keeper = Keeper {
-            house: Arc::clone(house),
+            workers,
+            inbox,
+            namespaces,
+            quota,
             setup: setup.clone(),
             boot,
             page_fd,
@@ -208,7 +237,7 @@ impl Keeper {
 
     /// Keeps house until it is stopped.
     pub(crate) fn run(&mut self) -> Result<(), HouseError> {
-        while !self.house.stop.load(Ordering::Acquire) {
+        while !self.workers.stop.load(Ordering::Acquire) {
             self.round(EpollTimeout::NONE)?;
         }
         Ok(())
@@ -225,8 +254,7 @@ impl Keeper {
         for event in &events[..found] {
             self.on_descriptor(event);
         }
-        let house = Arc::clone(&self.house);
-        let jobs = house.keeper.mailbox.take();
+        let jobs = self.inbox.mailbox.take();
         let any = found > 0 || !jobs.is_empty();
         for job in jobs {
             job(self);
@@ -237,7 +265,7 @@ impl Keeper {
 
     fn on_descriptor(&mut self, event: &EpollEvent) {
         match name(event.data()) {
-            Some(Name::Bell) => self.house.keeper.bell.silence(),
+            Some(Name::Bell) => self.inbox.bell.silence(),
             Some(Name::Door(index)) => self.let_in(index),
             Some(Name::Process(handle)) => self.hear(handle),
             Some(Name::Lifelines) => self.end_lifelines(),

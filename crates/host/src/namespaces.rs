@@ -4,10 +4,30 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clearway_proto::Table;
+use clearway_session::program::ProgramLimits;
+use clearway_session::quota::Limits;
 use clearway_shm::door::Secret;
 use thiserror::Error;
 
-use crate::program::NamespaceLimits;
+pub use clearway_command::{AppLimits as NamespaceLimits, TogetherLimits};
+
+/// What one program may have, where the namespace does not say otherwise.
+pub(crate) fn within(limits: ProgramLimits, namespace: &NamespaceLimits) -> ProgramLimits {
+    ProgramLimits {
+        sessions: namespace.sessions.unwrap_or(limits.sessions),
+        listeners: namespace.listeners.unwrap_or(limits.listeners),
+        processes: namespace.processes.unwrap_or(limits.processes),
+        udp_sockets: namespace.udp_sockets.unwrap_or(limits.udp_sockets),
+        memory: namespace.memory.unwrap_or(limits.memory),
+        ..limits
+    }
+}
+
+/// What all programs of a namespace may have together, as it is counted.
+pub(crate) fn counted(together: &TogetherLimits) -> Limits {
+    let TogetherLimits { sessions, udp_sockets, listeners, processes, .. } = together;
+    [sessions, udp_sockets, listeners, processes].map(|limit| limit.unwrap_or(u32::MAX))
+}
 
 /// Namespaces at most.
 pub const MAX_NAMESPACES: usize = 1024;
@@ -46,6 +66,15 @@ impl fmt::Debug for NamespaceSpec {
             .field("limits", &self.limits)
             .finish()
     }
+}
+
+/// Namespaces that shall be otherwise.
+#[derive(Debug)]
+pub struct NamespaceChanges {
+    /// To be added, or to take the place of the one of this name.
+    pub put: Vec<NamespaceSpec>,
+    /// To be taken away, if they are there.
+    pub remove: Vec<String>,
 }
 
 /// A namespace.

@@ -1,16 +1,12 @@
 //! What a house is started with.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clearway_dev::PoolBudget;
 use clearway_engine::Mode;
 use clearway_proto::{Config, Limits};
-
-use crate::program::ProgramLimits;
-
-/// Called on each worker's thread before its first turn, with the worker's number: to set a scheduling policy, say. An error is a sentence for the user.
-pub type ThreadHook = Arc<dyn Fn(usize) -> Result<(), String> + Send + Sync>;
+use clearway_session::program::ProgramLimits;
+use clearway_session::worker::{ThreadHook, WorkerSetup};
 
 /// Everything that a house needs to know before it starts.
 #[derive(Clone)]
@@ -81,11 +77,24 @@ pub const DOORS: &str = "app_ns_sockets";
 
 impl Setup {
     /// What there may be of each thing in all.
-    pub(crate) fn counted(&self) -> crate::quota::Limits {
+    pub(crate) fn counted(&self) -> clearway_session::quota::Limits {
         let limits = &self.stack.limits;
         let sessions = self.sessions.saturating_mul(self.workers.len() as u32);
         // UDP sockets live on the first worker, and every worker listens for all listeners.
         [sessions, limits.udp_sockets, limits.listeners, self.processes]
+    }
+
+    /// What this worker is made of.
+    pub(crate) fn worker(&self, index: usize) -> WorkerSetup {
+        WorkerSetup {
+            core: self.workers.get(index).copied().flatten(),
+            on_thread: self.on_thread.clone(),
+            stack: self.stack.clone(),
+            pool: self.pool,
+            mode: self.mode,
+            sessions: self.sessions,
+            largest_fifo: self.program.max_fifo,
+        }
     }
 
     /// One worker without a core of its own, and the usual sizes. `secret` is for the stack's hashes and comes from the system's random source.

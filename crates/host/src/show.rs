@@ -13,11 +13,24 @@ use clearway_command::Show;
 use clearway_proto::Table;
 use serde_json::json;
 
-use crate::control::{CommandError, ControlOptions, Output, View};
+use crate::capture::Packets;
+use crate::config::ControlOptions;
 use crate::house::HouseHandle;
+use crate::outcome::{CommandError, Output};
+use crate::placements::Placements;
+use crate::tables::Tables;
 
 pub(crate) use counters::Baselines;
 pub(crate) use interfaces::counters;
+
+/// What the views of `show` need of the state.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) packets: &'a Packets,
+    pub(crate) baselines: &'a Baselines,
+    pub(crate) placements: &'a Placements,
+}
 
 /// Where the views look.
 pub(crate) struct Look<'a> {
@@ -71,13 +84,13 @@ impl Look<'_> {
 
     /// Whether people know an interface: the loopbacks for our own addresses have no name.
     fn is_named(&self, iface: clearway_pkt::Iface) -> bool {
-        crate::control::locked(&self.house.interfaces()).by_iface(iface).is_some()
+        crate::outcome::locked(&self.house.interfaces()).by_iface(iface).is_some()
     }
 
     /// The name of an interface.
     fn name(&self, iface: clearway_pkt::Iface) -> String {
         let interfaces = self.house.interfaces();
-        let interfaces = crate::control::locked(&interfaces);
+        let interfaces = crate::outcome::locked(&interfaces);
         interfaces.by_iface(iface).map_or_else(|| iface.0.to_string(), |entry| entry.name.clone())
     }
 

@@ -57,6 +57,26 @@ pub const ORDERS: &[Order] = &[
         floor("the stack", &["mod"]),
         floor("verbs", &["binds", "emit", "groups", "ingest", "links", "sharing", "survey", "udp"]),
     ] },
+    Order { scope: "session", storeys: &[
+        floor("words and tools", &["errno", "interfaces", "mailbox", "memory", "session_fds"]),
+        floor("limits", &["quota"]),
+        floor("programs", &["program"]),
+        floor("FIFOs", &["store"]),
+        floor("the stack's types", &["env"]),
+        floor("sessions", &["sessions"]),
+        floor("one worker", &["worker"]),
+        floor("face", &["mod"]),
+    ] },
+    Order { scope: "host", storeys: &[
+        floor("words and tools", &["answer", "descriptors", "error", "namespaces", "placements", "random", "setup", "workers"]),
+        floor("settings and answers", &["config", "outcome"]),
+        floor("tables and the supervisor", &["keeper", "tables"]),
+        floor("the house", &["house"]),
+        floor("beside it", &["by_hand", "capture"]),
+        floor("what is shown", &["show"]),
+        floor("commands", &["control"]),
+        floor("face", &["mod"]),
+    ] },
 ];
 
 /// Checks the modules of the workspace at `root`: no circle where there is to be none, no arrow that the table does not allow.

@@ -8,7 +8,7 @@ use thread_priority::{
 };
 
 use super::{Policy, Settings};
-use crate::setup::ThreadHook;
+use clearway_session::worker::ThreadHook;
 
 impl Settings {
     /// Sets policy and priority on each worker's thread; None when they are as for every program.

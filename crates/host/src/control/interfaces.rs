@@ -6,12 +6,12 @@ use clearway_engine::PortOptions;
 use clearway_pkt::Iface;
 use clearway_ports::Port;
 use clearway_proto::{AddError, ConnSummary, Link, Table};
+use clearway_session::interfaces::{InterfaceEntry, InterfaceKind};
+use clearway_session::worker::Worker;
 use clearway_wire::{Cidr, Mac};
 use serde_json::json;
 
 use super::{CommandError, Control, Output, State};
-use crate::interfaces::{InterfaceEntry, InterfaceKind};
-use crate::worker::Worker;
 
 /// The MTU of a loopback interface that says none: the longest IP packet.
 const LOOPBACK_MTU: u32 = 65_535;
@@ -67,9 +67,9 @@ impl Control {
 
     pub(super) fn free_name(&self, wanted: Option<String>, stem: &str) -> Result<String, CommandError> {
         let interfaces = self.house.interfaces();
-        let interfaces = super::locked(&interfaces);
+        let interfaces = crate::outcome::locked(&interfaces);
         match wanted {
-            Some(name) if interfaces.find(&name).is_some() => Err(crate::NamesError::Exists(name).into()),
+            Some(name) if interfaces.find(&name).is_some() => Err(clearway_session::NamesError::Exists(name).into()),
             Some(name) => Ok(name),
             None => Ok(interfaces.free_name(stem)),
         }
@@ -100,7 +100,7 @@ impl Control {
                 }
             }
         }
-        let Some(&(_, iface)) = added.first() else { return Err(crate::Gone.into()) };
+        let Some(&(_, iface)) = added.first() else { return Err(clearway_session::Gone.into()) };
         if added.iter().any(|(_, other)| *other != iface) {
             self.take_ports(&added);
             let why = "would have another number on each worker. Start the host anew".into();
@@ -108,7 +108,7 @@ impl Control {
         }
         entry.iface = iface;
         let name = entry.name.clone();
-        if let Err(error) = super::locked(&self.house.interfaces()).add(entry) {
+        if let Err(error) = crate::outcome::locked(&self.house.interfaces()).add(entry) {
             self.take_ports(&added);
             return Err(error.into());
         }
@@ -139,7 +139,7 @@ impl Control {
                 }
             }
         }
-        let Some(&(_, local)) = added.first() else { return Err(crate::Gone.into()) };
+        let Some(&(_, local)) = added.first() else { return Err(clearway_session::Gone.into()) };
         if added.iter().any(|(_, other)| *other != local) {
             self.take_ports(&added);
             let why = "would have another number on each worker. Start the host anew".into();
@@ -174,7 +174,7 @@ impl Control {
             }
             worker.engine().remove_port(iface).is_some()
         })?;
-        super::locked(&self.house.interfaces()).remove(name);
+        crate::outcome::locked(&self.house.interfaces()).remove(name);
         state.placements.forget(iface);
         state.baselines.forget(iface);
         self.interfaces_changed(state)?;
@@ -328,7 +328,7 @@ impl Control {
     }
 
     pub(super) fn entry(&self, name: &str) -> Result<InterfaceEntry, CommandError> {
-        let found = super::locked(&self.house.interfaces()).find(name).cloned();
+        let found = crate::outcome::locked(&self.house.interfaces()).find(name).cloned();
         found.ok_or_else(|| CommandError::NoInterface(name.into()))
     }
 }

@@ -5,41 +5,9 @@ use clearway_dev::{Absent, Dev};
 use clearway_engine::Mode;
 use clearway_pkt::Iface;
 use clearway_ports::{Port, Unwrapped};
+use clearway_session::worker::Worker;
 
 use super::{CommandError, Control, Output, State};
-use crate::worker::Worker;
-
-/// Queues that are not with the worker of their own number.
-#[derive(Default)]
-pub(crate) struct Placements {
-    moved: Vec<(Iface, usize, usize)>,
-}
-
-impl Placements {
-    /// The worker that has a queue.
-    pub(super) fn worker(&self, iface: Iface, queue: usize) -> usize {
-        let moved = self.moved.iter().find(|(of, moved, _)| (*of, *moved) == (iface, queue));
-        moved.map_or(queue, |(_, _, worker)| *worker)
-    }
-
-    /// The queue that a worker has.
-    pub(crate) fn queue(&self, iface: Iface, worker: usize) -> usize {
-        let moved = self.moved.iter().find(|(of, _, on)| (*of, *on) == (iface, worker));
-        moved.map_or(worker, |(_, queue, _)| *queue)
-    }
-
-    /// Two workers have changed their places.
-    fn swap(&mut self, iface: Iface, a: usize, b: usize) {
-        let (of_a, of_b) = (self.queue(iface, a), self.queue(iface, b));
-        self.moved.retain(|(of, queue, _)| *of != iface || (*queue != of_a && *queue != of_b));
-        self.moved.extend([(iface, of_a, b), (iface, of_b, a)]);
-    }
-
-    /// The interface is gone; its number may be given to another.
-    pub(super) fn forget(&mut self, iface: Iface) {
-        self.moved.retain(|(of, ..)| *of != iface);
-    }
-}
 
 impl Control {
     pub(super) fn set_rx_mode(
@@ -142,6 +110,3 @@ fn put_queue(worker: &mut Worker, iface: Iface, queue: Unwrapped) -> Result<(), 
     worker.engine().replace_port(iface, port)?;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

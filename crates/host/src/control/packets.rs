@@ -21,7 +21,7 @@ impl Control {
     /// Every interface by its number and its name.
     fn names(&self, state: &State) -> Vec<(Iface, String)> {
         let interfaces = self.house.interfaces();
-        let interfaces = super::locked(&interfaces);
+        let interfaces = crate::outcome::locked(&interfaces);
         let named = interfaces.iter().map(|entry| (entry.iface, entry.name.clone()));
         named.chain(state.locals.iter().map(|(_, iface)| (*iface, super::interfaces::LOCAL.to_owned()))).collect()
     }

@@ -5,7 +5,7 @@ use clearway_command::AppNamespace;
 use super::{CommandError, Control, State};
 use crate::NamespaceSpec;
 use crate::config::{NamespaceSetting, Settings};
-use crate::house::NamespaceChanges;
+use crate::namespaces::NamespaceChanges;
 
 impl Control {
     /// Takes over what `new` says otherwise than `old`: namespaces, for programs that come from now on. Answers what was done, as a sentence. When anything else

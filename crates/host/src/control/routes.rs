@@ -2,13 +2,12 @@
 
 use clearway_command::{AppNamespace, RouteVia};
 use clearway_proto::{NextHop, Table};
+use clearway_session::worker::Worker;
 use clearway_shm::door::Secret;
 use clearway_wire::Cidr;
 
 use super::{CommandError, Control, Output, State};
 use crate::namespaces::NamespaceSpec;
-use crate::program::{NamespaceLimits, TogetherLimits};
-use crate::worker::Worker;
 
 impl Control {
     pub(super) fn delete_table(&self, state: &mut State, number: u32) -> Result<Output, CommandError> {
@@ -31,10 +30,11 @@ impl Control {
             (ifaces, route)
         })?;
         let interfaces = self.house.interfaces();
-        let name = |iface| super::locked(&interfaces).by_iface(iface).map(|e| e.name.clone());
+        let name = |iface| crate::outcome::locked(&interfaces).by_iface(iface).map(|e| e.name.clone());
         let interface = ifaces.into_iter().find_map(name);
         let namespaces = self.house.namespaces();
-        let namespace = super::locked(&namespaces).iter().find(|n| n.spec.table == table).map(|n| n.spec.id.clone());
+        let namespace =
+            crate::outcome::locked(&namespaces).iter().find(|n| n.spec.table == table).map(|n| n.spec.id.clone());
         Ok(interface
             .map(|name| format!("the interface {name}"))
             .or(route.map(|dst| format!("the route to {dst}")))
@@ -106,20 +106,7 @@ impl Control {
             secret: command.secret.as_ref().map(|secret| Secret(String::clone(secret))),
             table,
             interface: command.interface.clone(),
-            limits: NamespaceLimits {
-                sessions: command.limits.sessions,
-                listeners: command.limits.listeners,
-                processes: command.limits.processes,
-                udp_sockets: command.limits.udp_sockets,
-                memory: command.limits.memory,
-                together: TogetherLimits {
-                    sessions: command.limits.together.sessions,
-                    listeners: command.limits.together.listeners,
-                    processes: command.limits.together.processes,
-                    udp_sockets: command.limits.together.udp_sockets,
-                    memory: command.limits.together.memory,
-                },
-            },
+            limits: command.limits,
         })
     }
 

@@ -4,10 +4,10 @@ use clearway_command::TapSpec as TapCommand;
 use clearway_dev::{FaultSpec, FramePool, PortSpec, TapMode, TapSpec};
 use clearway_pkt::Iface;
 use clearway_ports::Wrap;
+use clearway_session::interfaces::{InterfaceEntry, InterfaceKind};
 
 use super::interfaces::MakePort;
 use super::{CommandError, Control, Output, State};
-use crate::interfaces::{InterfaceEntry, InterfaceKind};
 
 impl Control {
     pub(super) fn create_tap(&self, state: &mut State, command: &TapCommand) -> Result<Output, CommandError> {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::config::Settings;
-use crate::house::{House, HouseError};
+use crate::error::HouseError;
+use crate::house::House;
 
 /// A house with its control plane, in a folder of its own.
 pub(super) struct World {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clearway_base::Handle;
+use clearway_session::errno::refuse;
+use clearway_session::quota::Thing;
 use clearway_shm::door::{Kind, MAX_AHEAD, Reply, SocketOptions};
 use nix::errno::Errno;
 
 use super::questions::no_lifeline;
 use super::{Keeper, Lifeline, Process};
 use crate::answer::Asker;
-use crate::errno::refuse;
-use crate::quota::Thing;
 
 /// Of what a program may still have, one in so many at most is opened ahead of need.
 const AHEAD_OF_FREE: u32 = 16;
@@ -57,7 +57,7 @@ impl Keeper {
             Ok(made) => made,
             Err(errno) => return asker.answer(Err(no_lifeline(errno)), &[]),
         };
-        let job = move |worker: &mut crate::Worker| {
+        let job = move |worker: &mut clearway_session::Worker| {
             let (sessions, stack) = worker.both();
             let mut opened = Vec::new();
             let mut refusal = None;
@@ -83,7 +83,7 @@ impl Keeper {
                 }
             }
         };
-        self.house.to_worker(worker, Box::new(job));
+        self.workers.to_worker(worker, Box::new(job));
     }
 
     /// So many session fds, or fewer: one at least, and beyond that only such as leave half of the host's descriptors to what is needed now.

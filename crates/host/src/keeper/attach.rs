@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use clearway_base::Handle;
+use clearway_session::errno::{Refusal, refuse};
+use clearway_session::memory::Memory;
+use clearway_session::program::Program;
+use clearway_session::quota::{Permit, Quota, Thing};
+use clearway_session::session_fds::SessionFds;
+use clearway_session::sessions::{LANE_SLOTS, Lane};
 use clearway_shm::bell::Ringer;
 use clearway_shm::door::{Hello, Reply, RingPlaces, Token, VERSION, Welcome};
 use clearway_shm::layout::{LaneHead, MAGIC};
@@ -17,13 +23,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::{Entry, KIND_PROCESS, Keeper, Member, Process, word};
 use crate::answer::{Asker, Doorway};
-use crate::errno::{Refusal, refuse};
-use crate::memory::Memory;
-use crate::namespaces::{DEFAULT, same_bytes};
-use crate::program::Program;
-use crate::quota::{Permit, Quota, Thing};
-use crate::session_fds::SessionFds;
-use crate::sessions::{LANE_SLOTS, Lane};
+use crate::namespaces::{DEFAULT, counted, same_bytes, within};
 
 /// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
 const NOBODY: u32 = u32::MAX;
@@ -174,7 +174,7 @@ impl Keeper {
                 wanted => shortened(wanted),
             };
             tracing::warn!(pid, program = shortened(&hello.program), namespace = wanted, why, "refused");
-            self.house.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&wanted, false);
+            self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&wanted, false);
             door.answer(&Reply::Error { errno: errno as i32, why }, &[]);
         }
     }
@@ -224,7 +224,7 @@ impl Keeper {
             }
             (wanted, _) => wanted,
         };
-        let namespaces = Arc::clone(&self.house.namespaces);
+        let namespaces = Arc::clone(&self.namespaces);
         let namespaces = namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         let namespace = namespaces
             .find(wanted)
@@ -241,13 +241,13 @@ impl Keeper {
         if self.programs.len() as u32 >= self.setup.programs {
             return Err(refuse(Errno::EUSERS, "the host has all programs that it may (limits.programs)"));
         }
-        let limits = self.setup.program.in_namespace(&namespace.spec.limits);
+        let limits = within(self.setup.program, &namespace.spec.limits);
         let old = hello.inherit.filter(|token| is_known && !self.has_token(token));
         let no_random = |_| refuse(Errno::EIO, "the system's random source cannot be read");
         let token = old.map_or_else(|| self.key.token(namespace), Ok).map_err(no_random)?;
         let space = self.spaces.entry(namespace.number).or_insert_with(|| {
             let together = &namespace.spec.limits.together;
-            Quota::within(&self.house.quota, wanted.to_owned(), together.counted(), together.memory.unwrap_or(u64::MAX))
+            Quota::within(&self.quota, wanted.to_owned(), counted(together), together.memory.unwrap_or(u64::MAX))
         });
         let quota = Quota::within(space, shortened(&hello.program), limits.counted(), limits.memory);
         let number = self.next_program;
@@ -285,12 +285,12 @@ impl Keeper {
         let permit = Permit::take(&program.quota, Thing::Process);
         let permit = permit.map_err(|scarce| refuse(Errno::EUSERS, scarce.to_string()))?;
         let number = self.next_process;
-        let lane = make_lane(number, self.house.workers.len()).map_err(no_memory)?;
+        let lane = make_lane(number, self.workers.count()).map_err(no_memory)?;
         let (bell, bell_fd) = Ringer::new().map_err(|error| no_memory(error.into()))?;
         let bell = Arc::new(bell);
         let session_fds = Arc::new(SessionFds::default());
         let mut ours = Vec::new();
-        for _ in 0..self.house.workers.len() {
+        for _ in 0..self.workers.count() {
             ours.push(Bell::new().map_err(|error| no_memory(error.into()))?);
         }
         if !self.descriptors.fits_process(&bell_fd) || ours.iter().any(|bell| !self.descriptors.fits_process(bell)) {
@@ -304,7 +304,7 @@ impl Keeper {
             let view = lane.memory.lane().map_err(no_memory)?;
             let bells = (Arc::clone(&bell), ours.clone());
             let lane = Lane::new(number, Arc::clone(program), Arc::clone(&session_fds), view, rings, bells);
-            self.house.to_worker(worker, Box::new(move |worker| worker.sessions().add_lane(lane)));
+            self.workers.to_worker(worker, Box::new(move |worker| worker.sessions().add_lane(lane)));
         }
         let process = self.processes.get_mut(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
         self.strangers.remove(handle);
@@ -320,7 +320,7 @@ impl Keeper {
             namespace = program.namespace,
             "attached"
         );
-        self.house.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&program.namespace, true);
+        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&program.namespace, true);
         if let Some(entry) = self.programs.get_mut(&program.number) {
             entry.processes += 1;
         }
@@ -330,7 +330,7 @@ impl Keeper {
             process: number,
             token: program.token,
             lane_len: lane.memory.len() as u32,
-            house_len: self.house.page.len() as u32,
+            house_len: self.workers.page.len() as u32,
             rings: lane.places,
             rx_fifo: program.rx_len(0),
             tx_fifo: program.tx_len(0),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use clearway_base::sip::sip_2_4_bytes;
+use clearway_session::errno::{Refusal, refuse};
 use clearway_shm::door::{Reply, Request, SessionId, Token};
 use clearway_shm::{paths, socket};
 use nix::errno::Errno;
@@ -15,9 +16,8 @@ use nix::unistd::geteuid;
 
 use super::{Keeper, Lifeline};
 use crate::answer::Asker;
-use crate::errno::{Refusal, refuse};
-use crate::house::random;
 use crate::namespaces::{Namespace, same_bytes};
+use crate::random::random;
 
 /// Sockets of earlier starts that one program can have found again; what is behind them is forgotten first.
 const MAX_REVIVED: usize = 4096;
@@ -142,7 +142,7 @@ impl Keeper {
     /// Another lifeline of a session that has one.
     fn lifeline_of(
         &mut self,
-        program: &Arc<crate::program::Program>,
+        program: &Arc<clearway_session::program::Program>,
         worker: usize,
         session: &Arc<AtomicU64>,
     ) -> Result<std::os::fd::OwnedFd, Errno> {

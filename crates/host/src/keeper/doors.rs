@@ -12,8 +12,8 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::unistd::geteuid;
 
 use super::{KIND_DOOR, KIND_SHIFT, Keeper};
-use crate::house::{HouseError, NamespaceChanges};
-use crate::namespaces::{NamespaceError, NamespaceSpec};
+use crate::error::HouseError;
+use crate::namespaces::{NamespaceChanges, NamespaceError, NamespaceSpec};
 
 /// One socket. Its file goes with it.
 pub(super) struct Door {
@@ -109,7 +109,7 @@ impl Keeper {
 
     /// Adds a namespace, and its door.
     pub(crate) fn add_namespace(&mut self, spec: NamespaceSpec) -> Result<u32, NamespaceError> {
-        let namespaces = std::sync::Arc::clone(&self.house.namespaces);
+        let namespaces = std::sync::Arc::clone(&self.namespaces);
         let mut namespaces = namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         let id = spec.id.clone();
         let number = namespaces.add(spec)?;
@@ -128,7 +128,7 @@ impl Keeper {
 
     /// Changes several namespaces, all of them or none.
     pub(crate) fn change_namespaces(&mut self, changes: NamespaceChanges) -> Result<(), NamespaceError> {
-        let namespaces = std::sync::Arc::clone(&self.house.namespaces);
+        let namespaces = std::sync::Arc::clone(&self.namespaces);
         let locked = || namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         changes.put.iter().try_for_each(crate::namespaces::check)?;
         let is_there = |spec: &NamespaceSpec| locked().find(&spec.id).is_some();
@@ -155,7 +155,7 @@ impl Keeper {
 
     /// Takes a namespace away, and its door. Programs that are in it stay.
     pub(crate) fn remove_namespace(&mut self, id: &str) -> Result<(), NamespaceError> {
-        self.house.namespaces.lock().unwrap_or_else(PoisonError::into_inner).remove(id)?;
+        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).remove(id)?;
         for door in &mut self.doors {
             // Closing it takes it out of the epoll set.
             door.take_if(|door| door.namespace.as_deref() == Some(id));

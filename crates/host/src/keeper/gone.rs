@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
+use clearway_session::program::Program;
 use clearway_shm::door::worker_of;
 
 use super::{Keeper, Lifeline, Process};
-use crate::program::Program;
 
 /// Bytes of a program's memory that the system may have given beyond twice what is charged: what lies in blocks that are being filled.
 const UNCHARGED: u64 = 64 << 20;
@@ -23,13 +23,13 @@ impl Keeper {
         let Some(member) = process.member else { return self.strangers.remove(handle) };
         let number = member.number;
         tracing::info!(pid = process.pid, app = member.program.number, "detached");
-        for worker in 0..self.house.workers.len() {
-            let remove = move |worker: &mut crate::Worker| {
+        for worker in 0..self.workers.count() {
+            let remove = move |worker: &mut clearway_session::Worker| {
                 let time = worker.time();
                 let (sessions, stack) = worker.both();
                 sessions.remove_lane(time, stack, number);
             };
-            self.house.to_worker(worker, Box::new(remove));
+            self.workers.to_worker(worker, Box::new(remove));
         }
         if let Some(entry) = self.programs.get_mut(&member.program.number) {
             entry.processes = entry.processes.saturating_sub(1);
@@ -55,21 +55,21 @@ impl Keeper {
         let worker = if ahead.is_some() { worker_of(session.load(Ordering::Acquire)) } else { worker };
         // Whoever asks for the address next may ask another worker, which would hear of this from the session's own worker too late.
         let id = session.load(Ordering::Acquire);
-        if self.house.is_branched(id) {
-            for other in (0..self.house.workers.len()).filter(|other| *other != worker) {
-                let cut = move |worker: &mut crate::Worker| {
+        if self.workers.is_branched(id) {
+            for other in (0..self.workers.count()).filter(|other| *other != worker) {
+                let cut = move |worker: &mut clearway_session::Worker| {
                     let (sessions, stack) = worker.both();
                     sessions.cut_branch(stack, id);
                 };
-                self.house.to_worker(other, Box::new(cut));
+                self.workers.to_worker(other, Box::new(cut));
             }
         }
         // Behind the job that makes the session, if that is still on its way.
-        let close = move |worker: &mut crate::Worker| {
+        let close = move |worker: &mut clearway_session::Worker| {
             let (sessions, stack) = worker.both();
             sessions.close(stack, &program, session.load(Ordering::Acquire));
         };
-        self.house.to_worker(worker, Box::new(close));
+        self.workers.to_worker(worker, Box::new(close));
         self.count_out(number);
     }
 
@@ -93,13 +93,13 @@ impl Keeper {
         let Some(program) = self.programs.get(&number).map(|entry| Arc::clone(&entry.program)) else { return };
         self.counts.cut_off += 1;
         tracing::warn!(app = number, name = %program.name, namespace = %program.namespace, why, "program cut off");
-        for worker in 0..self.house.workers.len() {
+        for worker in 0..self.workers.count() {
             let program = Arc::clone(&program);
-            let reset = move |worker: &mut crate::Worker| {
+            let reset = move |worker: &mut clearway_session::Worker| {
                 let (sessions, stack) = worker.both();
                 sessions.drop_program(stack, &program);
             };
-            self.house.to_worker(worker, Box::new(reset));
+            self.workers.to_worker(worker, Box::new(reset));
         }
         let of = |p: &Arc<Program>| Arc::ptr_eq(p, &program);
         let members = self.processes.iter().filter(|(_, p)| p.member.as_ref().is_some_and(|m| of(&m.program)));
@@ -143,6 +143,6 @@ impl Keeper {
         for handle in self.lifelines.iter().map(|(handle, _)| handle).collect::<Vec<_>>() {
             self.lifelines.remove(handle);
         }
-        self.house.keeper.mailbox.close();
+        self.inbox.mailbox.close();
     }
 }

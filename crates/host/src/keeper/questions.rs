@@ -6,6 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clearway_base::Handle;
+use clearway_session::errno::{Refusal, refuse};
+use clearway_session::program::ProgramInfo;
+use clearway_session::quota::{QuotaInfo, Thing};
+use clearway_session::sessions::Wish;
+use clearway_session::worker::Worker;
 use clearway_shm::door::{
     self, Heirloom, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of,
 };
@@ -15,11 +20,6 @@ use nix::sys::socket::sockopt::SndBuf;
 
 use super::{Keeper, Process};
 use crate::answer::Asker;
-use crate::errno::{Refusal, refuse};
-use crate::program::ProgramInfo;
-use crate::quota::{QuotaInfo, Thing};
-use crate::sessions::Wish;
-use crate::worker::Worker;
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
 const MAX_STAYED: usize = 256;
@@ -96,14 +96,14 @@ impl Keeper {
         asker: Asker,
         f: impl FnOnce(&mut Worker, &Asker) -> Result<Reply, Refusal> + Send + 'static,
     ) {
-        if worker >= self.house.workers.len() {
+        if worker >= self.workers.count() {
             return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
         }
         let job = move |worker: &mut Worker| {
             let result = f(worker, &asker);
             asker.answer(result, &[]);
         };
-        self.house.to_worker(worker, Box::new(job));
+        self.workers.to_worker(worker, Box::new(job));
     }
 
     /// As [`Keeper::delegate`], with the program's end of a lifeline beside a good answer.
@@ -122,7 +122,7 @@ impl Keeper {
             // The lifeline closes by itself when nobody gets it.
             Err(refusal) => asker.answer(Err(refusal), &[]),
         };
-        self.house.to_worker(worker, Box::new(job));
+        self.workers.to_worker(worker, Box::new(job));
     }
 
     /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on the first.
@@ -131,7 +131,7 @@ impl Keeper {
             return 0;
         }
         let worker = self.next_worker;
-        self.next_worker = (worker + 1) % self.house.workers.len();
+        self.next_worker = (worker + 1) % self.workers.count();
         worker
     }
 
@@ -150,7 +150,7 @@ impl Keeper {
 
     fn ask_claim(&mut self, asker: Asker, id: u64) {
         let worker = worker_of(id);
-        if worker >= self.house.workers.len() {
+        if worker >= self.workers.count() {
             return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
         }
         let made = self.lifeline(&asker.program, worker, 0);
@@ -217,10 +217,10 @@ impl Keeper {
     }
 
     fn ask_prefixes(&mut self, asker: Asker) {
-        let house = Arc::clone(&self.house);
+        let workers = Arc::clone(&self.workers);
         self.delegate(0, asker, move |worker, asker| {
             // Before the tables are looked at: what changes afterwards has a newer number.
-            let generation = house.page.routes();
+            let generation = workers.page.routes();
             let (sessions, stack) = worker.both();
             let (local, routes) = sessions.prefixes(stack, &asker.program);
             Ok(Reply::Prefixes(fitted(generation, local, routes)))
@@ -249,7 +249,7 @@ impl Keeper {
         let spaces = self.spaces.values().map(|space| space.info(None));
         let programs = self.programs.values().map(|entry| &entry.program);
         let programs = programs.map(|program| program.quota.info(Some(program.number)));
-        [self.house.quota.info(None)].into_iter().chain(spaces).chain(programs).collect()
+        [self.quota.info(None)].into_iter().chain(spaces).chain(programs).collect()
     }
 
     pub(crate) fn program_infos(&self) -> Vec<ProgramInfo> {

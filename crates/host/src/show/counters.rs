@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::control::{CommandError, Output};
 use crate::house::HouseHandle;
+use crate::outcome::{CommandError, Output};
 
 /// Names with their counts.
 pub(crate) type Rows = Vec<(&'static str, u64)>;

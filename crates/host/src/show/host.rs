@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Look;
 use super::grid::Grid;
 use super::interfaces::mode_name;
-use crate::control::{CommandError, Output};
+use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn threads(&self) -> Result<Output, CommandError> {

@@ -4,14 +4,14 @@ use clearway_dev::{Dev, DevCounters, DriverBuffers, RxDrop, TxDrop};
 use clearway_engine::Mode;
 use clearway_pkt::Iface;
 use clearway_proto::{InterfaceInfo, Link};
+use clearway_session::interfaces::{InterfaceEntry, InterfaceKind};
+use clearway_session::worker::Worker;
 use clearway_wire::Cidr;
 use serde_json::{Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::control::{CommandError, Output};
-use crate::interfaces::{InterfaceEntry, InterfaceKind};
-use crate::worker::Worker;
+use crate::outcome::{CommandError, Output};
 
 /// An interface as the workers see it.
 struct Seen {
@@ -85,7 +85,7 @@ impl Look<'_> {
     fn seen(&self, wanted: Option<&str>) -> Result<Vec<Seen>, CommandError> {
         let entries: Vec<InterfaceEntry> = {
             let interfaces = self.house.interfaces();
-            let interfaces = crate::control::locked(&interfaces);
+            let interfaces = crate::outcome::locked(&interfaces);
             interfaces.iter().filter(|entry| wanted.is_none_or(|name| entry.name == name)).cloned().collect()
         };
         if let (Some(name), true) = (wanted, entries.is_empty()) {

@@ -1,11 +1,11 @@
 //! Who has how much of what there is only so much of.
 
+use clearway_session::quota::QuotaInfo;
 use serde_json::{Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::control::{CommandError, Output};
-use crate::quota::QuotaInfo;
+use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     /// What the host, each namespace and each program has and may have, and then the tables of each worker's stack.
@@ -43,7 +43,7 @@ fn who(quota: &QuotaInfo) -> String {
 }
 
 fn quota_json(quota: &QuotaInfo) -> Value {
-    let row = |row: &crate::quota::QuotaRow| {
+    let row = |row: &clearway_session::quota::QuotaRow| {
         let numbers = json!({ "used": row.used, "limit": row.limit, "free": row.free });
         (row.thing.to_owned(), numbers)
     };

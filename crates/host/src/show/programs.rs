@@ -1,11 +1,11 @@
 //! Programs, their memory, and why their sockets stayed with the kernel.
 
+use clearway_session::program::ProgramInfo;
 use serde_json::{Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::control::{CommandError, Output};
-use crate::program::ProgramInfo;
+use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn apps(&self, verbose: bool) -> Result<Output, CommandError> {
@@ -32,7 +32,7 @@ impl Look<'_> {
 
     pub(super) fn namespaces(&self) -> Output {
         let namespaces = self.house.namespaces();
-        let namespaces = crate::control::locked(&namespaces);
+        let namespaces = crate::outcome::locked(&namespaces);
         let mut grid = Grid::new(&["Namespace", ">Table", "Interface", "Secret", ">Attached", ">Refused"]);
         let mut json = Vec::new();
         for namespace in namespaces.iter() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::control::{CommandError, Output};
+use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn tables(&self) -> Result<Output, CommandError> {

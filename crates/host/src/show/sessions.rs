@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use clearway_proto::TcpInfo;
+use clearway_session::sessions::{SessionInfo, SessionKind};
+use clearway_session::worker::Worker;
 use serde_json::{Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::control::{CommandError, Output};
-use crate::sessions::{SessionInfo, SessionKind};
-use crate::worker::Worker;
+use crate::outcome::{CommandError, Output};
 
 /// A session with the inner values of its connection.
 struct Row {

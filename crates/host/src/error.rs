@@ -1,0 +1,46 @@
+//! Why a house did not start, or ended.
+
+use std::io;
+use std::path::PathBuf;
+
+use clearway_engine::EngineError;
+use clearway_session::worker::Failed;
+use clearway_shm::ShmError;
+use clearway_shm::house::MAX_WORKERS;
+use thiserror::Error;
+
+/// Why a house did not start, or ended.
+#[derive(Debug, Error)]
+pub enum HouseError {
+    /// Another host answers at the socket.
+    #[error("a host is running at {0}: stop it, or choose another --socket")]
+    Running(PathBuf),
+    /// The socket cannot be made.
+    #[error("cannot make the socket {0}: {1}")]
+    Socket(PathBuf, io::Error),
+    /// The system refused something that every host needs.
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+    /// Memory for the house page.
+    #[error("cannot make the house page: {0}")]
+    Page(#[from] ShmError),
+    /// None, or too many.
+    #[error("a host has 1 to {MAX_WORKERS} workers")]
+    Workers,
+    /// A worker could not begin.
+    #[error("worker {0}: {1}")]
+    Thread(usize, String),
+    /// A worker failed.
+    #[error("worker {0}: {1}")]
+    Engine(usize, EngineError),
+}
+
+impl HouseError {
+    /// A worker did not begin.
+    pub(crate) fn of_worker(worker: usize, failed: Failed) -> HouseError {
+        match failed {
+            Failed::Start(sentence) => HouseError::Thread(worker, sentence),
+            Failed::Engine(error) => HouseError::Engine(worker, error),
+        }
+    }
+}

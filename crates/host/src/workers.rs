@@ -1,0 +1,102 @@
+//! The workers of a house, as the others reach them: the supervisor, commands, and each other.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_session::interfaces::Interfaces;
+use clearway_session::mailbox::{Inbox, Job};
+use clearway_session::sessions::{HostContext, SessionJob};
+use clearway_session::worker::Worker;
+use clearway_shm::door::SessionId;
+use clearway_shm::{HousePage, sleep};
+
+/// Who is told what concerns a whole program.
+pub(crate) trait Supervisor: Send + Sync {
+    /// The program of this number wrote something impossible, and is served no more.
+    fn cut_off(&self, program: u32, why: &'static str);
+
+    /// It is time to compare what the system gave programs with what is charged to them.
+    fn check_memory(&self);
+}
+
+/// All workers of a house.
+pub(crate) struct Workers {
+    pub(crate) doors: Vec<Inbox<Worker>>,
+    pub(crate) page: HousePage,
+    pub(crate) interfaces: Arc<Mutex<Interfaces>>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Listeners that have branches on other workers; there are no more of them than there may be sessions.
+    branched: Mutex<HashSet<SessionId>>,
+    supervisor: Box<dyn Supervisor>,
+}
+
+impl Workers {
+    pub(crate) fn new(doors: Vec<Inbox<Worker>>, page: HousePage, supervisor: Box<dyn Supervisor>) -> Workers {
+        let (interfaces, stop, branched) = (Arc::default(), Arc::default(), Mutex::default());
+        Workers { doors, page, interfaces, stop, branched, supervisor }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.doors.len()
+    }
+
+    /// Has a worker do something between two turns.
+    pub(crate) fn to_worker(&self, worker: usize, job: Job<Worker>) {
+        let Some(door) = self.doors.get(worker) else { return };
+        // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a bell would only cost both of us a
+        // system call: there are several jobs for each connection that a program makes.
+        if door.mailbox.put(job) && sleep::is_asleep(self.page.sleeps(worker)) {
+            door.bell.ring();
+        }
+    }
+
+    pub(crate) fn is_branched(&self, session: SessionId) -> bool {
+        self.branched.lock().unwrap_or_else(PoisonError::into_inner).contains(&session)
+    }
+
+    /// They end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.doors.iter().for_each(|door| door.bell.ring());
+    }
+}
+
+impl HostContext for Workers {
+    fn workers(&self) -> usize {
+        self.count()
+    }
+
+    fn to_worker(&self, worker: usize, job: SessionJob) {
+        let job = move |worker: &mut Worker| {
+            let (sessions, stack) = worker.both();
+            job(sessions, stack);
+        };
+        Workers::to_worker(self, worker, Box::new(job));
+    }
+
+    fn page(&self) -> &HousePage {
+        &self.page
+    }
+
+    fn interfaces(&self) -> &Mutex<Interfaces> {
+        &self.interfaces
+    }
+
+    fn set_branched(&self, session: SessionId, is_branched: bool) {
+        let mut branched = self.branched.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_branched {
+            branched.insert(session);
+        } else {
+            branched.remove(&session);
+        }
+    }
+
+    fn cut_off(&self, program: u32, why: &'static str) {
+        self.supervisor.cut_off(program, why);
+    }
+
+    fn check_memory(&self) {
+        self.supervisor.check_memory();
+    }
+}

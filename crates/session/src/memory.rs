@@ -1,0 +1,341 @@
+//! A program's shared memory: segments that are cut into blocks by halves, so that blocks are aligned to their own size and neighbours join again.
+//!
+//! ```text
+//!   segment   ├───────────────────────────────┤   a power of two
+//!             ├───────────────┼───────┼───┬─┬─┤   halves of halves, down to 128 bytes
+//! ```
+//!
+//! Blocks are taken when a session is made and given back when it is gone. Address space is plentiful: a block of a FIFO's bytes is as long as the FIFO may ever become,
+//! and only those of its parts are charged to the program, and are the system's memory, that were touched. A part is one of 64, a page at least.
+
+mod account;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clearway_shm::Segment;
+use clearway_shm::door::Place;
+
+pub use account::Account;
+pub use account::KEPT;
+
+/// The smallest block: the words of a session or of a FIFO.
+const MIN_ORDER: u8 = 7;
+
+/// The largest block, 1 GiB.
+const MAX_ORDER: u8 = 30;
+
+/// Bytes of the first segment: 16 MiB. Each further one is as long as all before it, so that many sessions need few descriptors.
+const SEGMENT_ORDER: u8 = 24;
+
+/// Bytes of address space that a program's segments may have in all: 1 TiB.
+const MAX_RESERVED: u64 = 1 << 40;
+
+/// A page, as an order.
+const PAGE_ORDER: u8 = 12;
+
+/// Parts of a block of which each is charged by itself, as an order: as many as a word has bits.
+const PARTS_ORDER: u8 = 6;
+
+/// Blocks of which only the first part was touched keep it for the next user, so many of them for each program.
+const WARM: usize = 256;
+
+/// A program's memory, shared by the keeper and the workers.
+#[derive(Clone)]
+pub struct Memory {
+    inside: Arc<Mutex<Inside>>,
+    account: Arc<Account>,
+}
+
+struct Inside {
+    pieces: Vec<Piece>,
+    // For each order, the free blocks: segment and offset.
+    free: [BTreeSet<(u32, u32)>; MAX_ORDER as usize + 1],
+    /// Free blocks whose first part was touched, and stays.
+    warm: Vec<(Place, u8)>,
+    mapped: u64,
+    name: String,
+    /// What the warm blocks are charged to, still.
+    account: Arc<Account>,
+}
+
+struct Piece {
+    segment: Arc<Segment>,
+    fd: Arc<OwnedFd>,
+    order: u8,
+    used: u64,
+}
+
+/// A segment as the keeper hands it out.
+pub struct SegmentFd {
+    fd: Arc<OwnedFd>,
+    /// Its bytes.
+    pub len: u32,
+}
+
+impl AsFd for SegmentFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Some bytes of a program's memory. They are given back when this is dropped.
+pub struct Block {
+    home: Memory,
+    segment: Arc<Segment>,
+    place: Place,
+    order: u8,
+    /// Its parts that were touched, and are charged.
+    touched: Cell<u64>,
+}
+
+impl Memory {
+    /// No segment yet. What is touched of it is charged to `account`; `name` is what /proc shows.
+    pub fn new(name: String, account: Arc<Account>) -> Memory {
+        let free = std::array::from_fn(|_| BTreeSet::new());
+        let account_too = Arc::clone(&account);
+        let inside = Inside { pieces: Vec::new(), free, warm: Vec::new(), mapped: 0, name, account: account_too };
+        Memory { inside: Arc::new(Mutex::new(inside)), account }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it is charged to.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// A block of at least `len` bytes, aligned to its size, all of them charged; what is in it is whatever was. None when the program, the namespace or the host has
+    /// all that it may have, or the system gives no more.
+    pub fn take(&self, len: u32) -> Option<Block> {
+        let block = self.reserve(len)?;
+        block.touch(0, len);
+        Some(block)
+    }
+
+    /// The same of which only what is touched is charged ([`Block::touch`]).
+    pub fn reserve(&self, len: u32) -> Option<Block> {
+        let order = u32::BITS - len.max(1).saturating_sub(1).leading_zeros();
+        let order = (order as u8).max(MIN_ORDER);
+        if order > MAX_ORDER || self.account.is_full() {
+            return None;
+        }
+        let mut inside = self.inside();
+        let (place, touched) = match inside.take_warm(order) {
+            Some(place) => (place, 1),
+            None => (inside.take_or_grow(order)?, 0),
+        };
+        let segment = Arc::clone(&inside.pieces.get(place.segment as usize)?.segment);
+        drop(inside);
+        Some(Block { home: self.clone(), segment, place, order, touched: Cell::new(touched) })
+    }
+
+    /// A segment, to be handed to a process.
+    pub fn segment(&self, number: u32) -> Option<SegmentFd> {
+        let inside = self.inside();
+        let piece = inside.pieces.get(number as usize)?;
+        Some(SegmentFd { fd: Arc::clone(&piece.fd), len: 1 << piece.order })
+    }
+
+    /// Each segment's bytes of address space, and how many of them lie in blocks that are taken.
+    pub fn segments(&self) -> Vec<(u32, u64)> {
+        self.inside().pieces.iter().map(|p| (1 << p.order, p.used)).collect()
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.account.used()
+    }
+
+    /// Bytes that may be used.
+    pub fn limit(&self) -> u64 {
+        self.account.limit()
+    }
+
+    /// Bytes of memory that the system has given for the segments, whoever touched them.
+    pub fn resident(&self) -> u64 {
+        let files: Vec<_> = self.inside().pieces.iter().map(|p| Arc::clone(&p.fd)).collect();
+        let blocks = |fd: &Arc<OwnedFd>| nix::sys::stat::fstat(fd.as_fd()).map_or(0, |stat| stat.st_blocks as u64);
+        files.iter().map(blocks).sum::<u64>() * 512
+    }
+
+    /// Gives the pages of all free blocks back to the system: nobody but a program that goes its own ways has touched them.
+    pub fn sweep(&self) {
+        let inside = self.inside();
+        for (order, places) in inside.free.iter().enumerate().skip(PAGE_ORDER.into()) {
+            for (segment, offset) in places {
+                if let Some(piece) = inside.pieces.get(*segment as usize) {
+                    let _ = piece.segment.give_back(*offset, 1 << order);
+                }
+            }
+        }
+    }
+}
+
+impl Inside {
+    fn take_warm(&mut self, order: u8) -> Option<Place> {
+        let at = self.warm.iter().rposition(|(_, warm)| *warm == order)?;
+        let (place, order) = self.warm.swap_remove(at);
+        self.count(place.segment, order, true);
+        Some(place)
+    }
+
+    fn take_or_grow(&mut self, order: u8) -> Option<Place> {
+        if let Some(place) = self.take(order) {
+            return Some(place);
+        }
+        self.grow(order)?;
+        self.take(order)
+    }
+
+    fn take(&mut self, order: u8) -> Option<Place> {
+        let from = (order..=MAX_ORDER).find(|&o| !self.free[o as usize].is_empty())?;
+        let (segment, offset) = self.free[from as usize].pop_first()?;
+        for half in order..from {
+            self.free[half as usize].insert((segment, offset + (1 << half)));
+        }
+        self.count(segment, order, true);
+        Some(Place { segment, offset })
+    }
+
+    fn give(&mut self, place: Place, order: u8) {
+        self.count(place.segment, order, false);
+        let Place { segment, mut offset } = place;
+        let top = self.pieces.get(segment as usize).map_or(order, |p| p.order);
+        let mut order = order;
+        while order < top && self.free[order as usize].remove(&(segment, offset ^ (1 << order))) {
+            offset &= !(1 << order);
+            order += 1;
+        }
+        self.free[order as usize].insert((segment, offset));
+    }
+
+    fn count(&mut self, segment: u32, order: u8, taken: bool) {
+        let Some(piece) = self.pieces.get_mut(segment as usize) else { return };
+        piece.used = if taken { piece.used + (1 << order) } else { piece.used.saturating_sub(1 << order) };
+    }
+
+    /// One more segment, for a block of this order at least: as long as all before it.
+    fn grow(&mut self, order: u8) -> Option<()> {
+        let doubled = self.mapped.checked_ilog2().unwrap_or(0) as u8;
+        let order = doubled.clamp(SEGMENT_ORDER, MAX_ORDER).max(order);
+        if self.mapped + (1 << order) > MAX_RESERVED {
+            return None;
+        }
+        let len = 1u64 << order;
+        let number = u32::try_from(self.pieces.len()).ok()?;
+        let (segment, fd) = Segment::create(&self.name, len as usize).ok()?;
+        self.pieces.push(Piece { segment: Arc::new(segment), fd: Arc::new(fd), order, used: 0 });
+        self.mapped += len;
+        self.free[order as usize].insert((number, 0));
+        Some(())
+    }
+}
+
+impl Block {
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The segment that it lies in.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Bytes of a part, as an order.
+    fn part_order(&self) -> u8 {
+        part_order(self.order)
+    }
+
+    /// The parts in which `len` bytes at `offset` lie; a block is a circle.
+    fn parts(&self, offset: u32, len: u32) -> u64 {
+        let size = 1u64 << self.order;
+        if len == 0 {
+            return 0;
+        }
+        let shift = self.part_order();
+        let count = 1u32 << (self.order - shift);
+        let all = u64::MAX >> (u64::BITS - count);
+        if u64::from(len) >= size {
+            return all;
+        }
+        let first = (u64::from(offset) & (size - 1)) >> shift;
+        let last = ((u64::from(offset) + u64::from(len) - 1) & (size - 1)) >> shift;
+        let up_to_last = u64::MAX >> (63 - last);
+        let from_first = all & (u64::MAX << first);
+        let wraps = u64::from(offset) % size + u64::from(len) > size;
+        if wraps { up_to_last | from_first } else { up_to_last & from_first }
+    }
+
+    /// These bytes were touched, or are about to be: the parts that they lie in are charged.
+    #[inline]
+    pub fn touch(&self, offset: u32, len: u32) {
+        let fresh = self.parts(offset, len) & !self.touched.get();
+        if fresh != 0 {
+            self.touched.set(self.touched.get() | fresh);
+            self.home.account.charge(u64::from(fresh.count_ones()) << self.part_order());
+        }
+    }
+
+    /// Bytes that are charged for it.
+    pub fn charged(&self) -> u64 {
+        u64::from(self.touched.get().count_ones()) << self.part_order()
+    }
+
+    /// Gives back all parts but those in which these bytes lie. Nobody may be writing elsewhere. Answers how many bytes that were.
+    pub fn keep_only(&self, offset: u32, len: u32) -> u64 {
+        if self.part_order() < PAGE_ORDER {
+            return 0;
+        }
+        let mut gone = self.touched.get() & !self.parts(offset, len);
+        let bytes = u64::from(gone.count_ones()) << self.part_order();
+        self.touched.set(self.touched.get() & !gone);
+        self.home.account.discharge(bytes);
+        while gone != 0 {
+            let first = gone.trailing_zeros();
+            let run = (gone >> first).trailing_ones();
+            let (at, len) = (first << self.part_order(), (run as usize) << self.part_order());
+            // Failing means that the pages stay until the block is used again.
+            let _ = self.segment.give_back(self.place.offset + at, len);
+            gone &= !(u64::MAX.checked_shr(u64::BITS - run).unwrap_or(0) << first);
+        }
+        bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let is_warm = self.touched.get() == 1 && self.order > PAGE_ORDER;
+        if is_warm {
+            let mut inside = self.home.inside();
+            if inside.warm.len() < WARM {
+                inside.count(self.place.segment, self.order, false);
+                return inside.warm.push((self.place, self.order));
+            }
+        }
+        self.keep_only(0, 0);
+        // What is less than a page stays with the page.
+        self.home.account.discharge(self.charged());
+        self.home.inside().give(self.place, self.order);
+    }
+}
+
+/// The part of a block of this order, as an order.
+fn part_order(order: u8) -> u8 {
+    order.saturating_sub(PARTS_ORDER).max(PAGE_ORDER).min(order)
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // The namespace and the host have it back.
+        self.warm.iter().for_each(|(_, order)| self.account.discharge(1 << part_order(*order)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

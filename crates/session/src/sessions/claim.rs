@@ -1,0 +1,133 @@
+//! Who has a connection that was accepted: a process claims it, by a message in its ring or by a question.
+//!
+//! Who takes a record out of an accept FIFO exchanges the session's name in its claim word for its own mark, so of several that have the record one has the session. The message that follows says
+//! which session fd is its. What the word says is believed only as far as the program itself is concerned: whether a session waits to be claimed is known here (`parent`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::Handle;
+use clearway_shm::door::{self, SessionId, worker_of};
+use clearway_shm::layout::{AcceptRecord, Message, taken_by};
+use nix::errno::Errno;
+
+use super::verbs::gone;
+use super::{HostStack, Session, Sessions};
+use crate::errno::{Refusal, refuse};
+use crate::program::Program;
+
+impl Session {
+    /// It waits to be claimed, and what stands in the claim word is exchanged, if it is this. False: it was something else, and stays.
+    fn exchange_claim(&self, from: u64, to: u64) -> bool {
+        self.head.claim.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl Sessions {
+    /// What a listener's FIFO holds of a connection that is made. From now on it can be claimed.
+    pub(super) fn record(&self, stack: &HostStack, child: Handle<Session>) -> Option<AcceptRecord> {
+        let described = self.describe(stack, child).ok()?;
+        let session = self.table.get(child)?;
+        session.head.describe(&described);
+        session.head.claim.store(session.id, Ordering::Release);
+        Some(AcceptRecord::at(session.id, described.head))
+    }
+
+    /// A process asks for a connection that waited to be accepted.
+    pub fn claim(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        process: u32,
+        id: SessionId,
+    ) -> Result<door::Session, Refusal> {
+        let handle = self.session(program, id)?;
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        let mine = taken_by(process);
+        if session.parent.is_none() || !(session.exchange_claim(id, mine) || session.exchange_claim(mine, mine)) {
+            return Err(refuse(Errno::EINVAL, "the connection was claimed already"));
+        }
+        self.claimed(stack, program, (handle, id), process);
+        self.describe(stack, handle)
+    }
+
+    /// A process says that it took a connection, and which session fd it has for it.
+    pub(super) fn on_claim(&mut self, stack: &mut HostStack, at: usize, message: Message) {
+        let lane = &self.lanes[at];
+        let (process, program, fds) = (lane.process, Arc::clone(&lane.program), Arc::clone(&lane.session_fds));
+        let id = message.session;
+        let waits = |handle: &Handle<Session>| self.table.get(*handle).is_some_and(|s| s.parent.is_some());
+        let Some(handle) = self.find(&program, id).filter(waits) else {
+            self.report.stray_messages += 1;
+            return;
+        };
+        self.claimed(stack, &program, (handle, id), process);
+        if !fds.claim(message.aux, id) {
+            // It was closed before we came to hear of it.
+            self.end(stack, handle, false);
+        }
+    }
+
+    fn claimed(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        (handle, id): (Handle<Session>, SessionId),
+        process: u32,
+    ) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let untold = std::mem::take(&mut session.untold);
+        if let Some(parent) = session.parent.take() {
+            self.waits_no_more(stack, program, parent, id);
+        }
+        self.subscribe_to(handle, process);
+        // The process may have looked already, when nobody told it of what came then.
+        if untold != 0 {
+            self.tell(handle, untold);
+        }
+    }
+
+    /// Nobody will claim it from a listener any more: it ends with a reset, unless a process has taken it and is about to say so.
+    pub(super) fn end_unclaimed(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get(handle) else { return };
+        // Where no process is left nobody will say so, whatever stands there.
+        if session.exchange_claim(session.id, 0) || !self.has_lane_of(&session.program) {
+            self.end(stack, handle, true);
+        }
+    }
+
+    fn has_lane_of(&self, program: &Arc<Program>) -> bool {
+        self.lanes.iter().any(|lane| Arc::ptr_eq(&lane.program, program))
+    }
+
+    /// A process of the program is gone. What it took and did not claim is offered again; so is what somebody took of whom nobody knows.
+    pub(super) fn recover_taken(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
+        let is_empty = !self.has_lane_of(program);
+        let lives = |word: u64| {
+            let mut lanes = self.lanes.iter().filter(|lane| Arc::ptr_eq(&lane.program, program));
+            lanes.any(|lane| taken_by(lane.process) == word)
+        };
+        let of_nobody = |session: &Session| {
+            let word = session.head.claim.load(Ordering::Acquire);
+            let is_ours = session.parent.is_some() && Arc::ptr_eq(&session.program, program);
+            is_ours && (is_empty || word != session.id && !lives(word))
+        };
+        let lost = self.table.iter().filter(|(_, session)| of_nobody(session));
+        let lost: Vec<_> = lost.map(|(handle, session)| (handle, session.id, session.parent)).collect();
+        for (handle, id, parent) in lost {
+            let Some(session) = self.table.get(handle) else { continue };
+            session.head.claim.store(id, Ordering::Release);
+            match parent {
+                Some(parent) if worker_of(parent) == self.index => self.offer_again(stack, program, parent, id),
+                Some(parent) => {
+                    let program = Arc::clone(program);
+                    let offer = move |sessions: &mut Sessions, stack: &mut HostStack| {
+                        sessions.offer_again(stack, &program, parent, id);
+                    };
+                    self.context.to_worker(worker_of(parent), Box::new(offer));
+                }
+                None => {}
+            }
+        }
+    }
+}

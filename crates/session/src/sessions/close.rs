@@ -1,0 +1,68 @@
+//! How sessions end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::Handle;
+use clearway_shm::door::SessionId;
+
+use super::{HostStack, Session, Sessions, What};
+use crate::program::Program;
+
+impl Sessions {
+    /// Nobody holds the session any more. What was written still goes out; when there is something that nobody read, or SO_LINGER says 0 seconds, as much of it as the
+    /// windows let out, and then the peer gets a reset (close(2)).
+    pub fn close(&mut self, stack: &mut HostStack, program: &Arc<Program>, id: SessionId) {
+        if let Some(handle) = self.find(program, id) {
+            self.end(stack, handle, false);
+        }
+    }
+
+    /// All sessions of a program end with resets.
+    pub fn drop_program(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
+        let of_program = self.table.iter().filter(|(_, s)| Arc::ptr_eq(&s.program, program));
+        let all: Vec<_> = of_program.map(|(handle, _)| handle).collect();
+        for handle in all {
+            self.end(stack, handle, true);
+        }
+    }
+
+    /// The session ends, with a reset that leaves behind what may still leave, or as it was left.
+    pub(super) fn end(&mut self, stack: &mut HostStack, handle: Handle<Session>, reset: bool) {
+        if !reset && (self.ends_later(stack, handle) || self.sends_first(stack, handle)) {
+            return;
+        }
+        self.forget_joint(stack, handle);
+        let Some(session) = self.table.remove(handle) else { return };
+        if let Some(parent) = session.parent {
+            self.waits_no_more(stack, &session.program, parent, session.id);
+        }
+        if let Some(bind) = session.bind {
+            stack.unbind(bind);
+        }
+        match session.what {
+            What::Fresh => {}
+            What::Listener(listening) => self.end_listening(stack, (handle, session.id), &session.program, listening),
+            What::Conn(conn) => {
+                if let Some((rx, tx)) = stack.queues(conn) {
+                    rx.abandon();
+                    tx.abandon();
+                }
+                if session.program.is_cut.load(Ordering::Relaxed) {
+                    // Nothing of what it wrote is believed.
+                    stack.abort(conn);
+                } else if reset || session.options.linger == Some(0) {
+                    stack.close_with_reset(conn);
+                } else {
+                    stack.close(conn);
+                }
+            }
+            What::Datagrams(datagrams) => {
+                self.report.datagrams_lost += datagrams.end(stack);
+                self.cut_relays(session.id);
+            }
+        }
+        drop(session.permit);
+        self.unstall(&session.program);
+    }
+}

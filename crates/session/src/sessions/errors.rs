@@ -1,0 +1,130 @@
+//! What datagram sessions do about the MTU of paths, and what is told of datagrams that did not arrive.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_base::Handle;
+use clearway_proto::{UdpError, UdpErrorReport, UdpFragmenting, UdpId};
+use clearway_shm::door::{Discovery, ErrorReport, SessionId, SocketOptions};
+use clearway_shm::layout::event;
+use nix::errno::Errno;
+
+use super::verbs::gone;
+use super::{HostStack, Session, Sessions, What};
+use crate::errno::{Refusal, of_unreachable, refuse};
+use crate::program::Program;
+
+/// What IP_MTU_DISCOVER or IPV6_MTU_DISCOVER means, as Linux does it. None: it was never set.
+fn fragmenting(discover: Option<u8>, refused: bool) -> UdpFragmenting {
+    UdpFragmenting {
+        refused,
+        dont_fragment: matches!(discover, Some(1 | Discovery::DO | Discovery::PROBE)),
+        link_mtu_only: discover.is_some_and(|how| how >= Discovery::PROBE),
+    }
+}
+
+/// Tells the stack what a session's options say of datagrams that are too long, and of errors.
+pub(super) fn about_errors(stack: &mut HostStack, socket: UdpId, options: &SocketOptions) -> Result<(), UdpError> {
+    let discovery = options.discovery;
+    let v4 = fragmenting(discovery.v4, discovery.refuses(false));
+    let v6 = fragmenting(discovery.v6, discovery.refuses(true));
+    stack.udp_set_fragmenting(socket, v4, v6)?;
+    stack.udp_set_reports(socket, options.receive_errors)
+}
+
+/// The error that a program sees.
+fn errno_of(report: &UdpErrorReport) -> Errno {
+    report.why.map_or(Errno::EMSGSIZE, of_unreachable)
+}
+
+impl Session {
+    /// Lets its processes see how many errors wait.
+    pub(super) fn show_reports(&self, stack: &HostStack, socket: UdpId) {
+        self.head.error_reports.store(stack.udp_reports(socket), Ordering::Release);
+    }
+}
+
+impl Sessions {
+    fn socket_of(&self, handle: Handle<Session>) -> Option<UdpId> {
+        match &self.table.get(handle)?.what {
+            What::Datagrams(datagrams) => datagrams.socket,
+            _ => None,
+        }
+    }
+
+    /// An ICMP error came back.
+    pub(super) fn tell_error(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(socket) = self.socket_of(handle) else { return };
+        if let Some(session) = self.table.get(handle) {
+            session.show_reports(stack, socket);
+        }
+        let why = stack.udp_error(socket).map(of_unreachable);
+        // One that says no more than how long a packet may be is told where errors are told one by one.
+        let is_long = || (stack.udp_reports(socket) > 0).then_some(Errno::EMSGSIZE);
+        if let Some(errno) = why.or_else(is_long) {
+            self.error_later(handle, errno);
+        }
+    }
+
+    /// What the path to a peer takes, when a datagram of `len` bytes may leave.
+    pub fn path_mtu(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+        (remote, len): (Option<SocketAddr>, u32),
+    ) -> Result<u32, Refusal> {
+        let handle = self.session(program, id)?;
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        if let What::Conn(conn) = session.what {
+            return Ok(stack.info(conn).ok_or_else(gone)?.path_mtu);
+        }
+        let remote = remote.map(|remote| session.endpoint(remote)).transpose()?;
+        if remote.is_none() && session.remote.is_none() {
+            return Err(refuse(Errno::ENOTCONN, "only a connected socket has a path"));
+        }
+        if !matches!(session.what, What::Datagrams(_)) {
+            return Err(refuse(Errno::ENOTCONN, "only a connected socket has a path"));
+        }
+        let socket = self.bound(stack, handle)?;
+        let mtu = stack.udp_path_mtu(socket, remote, len as usize);
+        if mtu.is_err() {
+            if let Some(session) = self.table.get(handle) {
+                session.show_reports(stack, socket);
+            }
+            // Whoever waits for errors sees that there is one.
+            self.tell(handle, event::STATE);
+        }
+        Ok(mtu?)
+    }
+
+    /// The oldest error of a datagram session.
+    pub fn error_report(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+    ) -> Result<Option<ErrorReport>, Refusal> {
+        let handle = self.session(program, id)?;
+        let Some(socket) = self.socket_of(handle) else { return Ok(None) };
+        let Some((report, payload)) = stack.udp_report(socket) else { return Ok(None) };
+        let told = ErrorReport {
+            errno: errno_of(&report) as i32,
+            to: report.to.into(),
+            offender: report.offender.map(Into::into),
+            icmp: report.icmp,
+            mtu: report.mtu,
+            payload: payload.to_vec(),
+        };
+        let next = stack.udp_next_report(socket).filter(|next| next.offender.is_some());
+        if let Some(session) = self.table.get_mut(handle) {
+            session.show_reports(stack, socket);
+            // As on Linux the next error is the socket's, when it came by ICMP.
+            if let Some(next) = next {
+                session.set_error(errno_of(&next));
+            }
+        }
+        Ok(Some(told))
+    }
+}

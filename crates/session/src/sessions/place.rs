@@ -1,0 +1,77 @@
+//! Addresses as sockets and as the stack have them, and what a namespace makes of them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_proto::{Sharing, Table};
+use clearway_shm::door::SocketOptions;
+use clearway_wire::{Addr, Endpoint};
+use nix::errno::Errno;
+
+use super::{HostContext, HostStack, Session};
+use crate::errno::{Refusal, refuse};
+use crate::program::Program;
+
+/// A namespace's table, and its first address of each family (IPv4, IPv6).
+pub(super) struct Ground {
+    pub(super) table: Table,
+    pub(super) source: [Option<Addr>; 2],
+}
+
+/// Where a program's sessions stand now: interfaces move between tables, and get and lose addresses.
+pub(super) fn ground(context: &dyn HostContext, stack: &HostStack, program: &Program) -> Ground {
+    let named = program.interface.as_deref().and_then(|name| {
+        let interfaces = context.interfaces().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        interfaces.find(name).map(|entry| entry.iface)
+    });
+    let Some(iface) = named else { return Ground { table: program.table, source: [None; 2] } };
+    let table = stack.interfaces().find(|i| i.iface == iface).map_or(program.table, |i| i.table);
+    let first = |v4: bool| {
+        let mut ours = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr);
+        ours.find(|a| a.is_v4() == v4 && !a.is_link_local())
+    };
+    Ground { table, source: [first(true), first(false)] }
+}
+
+/// Whether the address is one of the table's own.
+pub(super) fn is_ours(stack: &HostStack, table: Table, addr: &Addr) -> bool {
+    let in_table = |iface| stack.interfaces().any(|i| i.iface == iface && i.table == table);
+    stack.addresses().any(|a| a.cidr.addr == *addr && in_table(a.iface))
+}
+
+impl Session {
+    /// The endpoint that a process names; refused when it is of a family that the socket does not speak.
+    pub(super) fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, Refusal> {
+        let endpoint = Endpoint::from(address);
+        if !self.v6 && address.is_ipv6() {
+            return Err(refuse(Errno::EAFNOSUPPORT, "an IPv4 socket takes no IPv6 address"));
+        }
+        if self.v6 && self.options.v6_only && endpoint.addr.is_v4() {
+            return Err(refuse(Errno::ENETUNREACH, "the socket is for IPv6 only (IPV6_V6ONLY)"));
+        }
+        Ok(endpoint)
+    }
+
+    /// An endpoint as the process's socket has it: IPv4 is mapped into IPv6 on an IPv6 socket.
+    pub(super) fn shown(&self, endpoint: Endpoint) -> SocketAddr {
+        match SocketAddr::from(endpoint) {
+            SocketAddr::V4(v4) if self.v6 => SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port()),
+            other => other,
+        }
+    }
+
+    /// Who may have its port beside it.
+    pub(super) fn sharing(&self) -> Sharing {
+        let SocketOptions { reuse_address, reuse_port, .. } = self.options;
+        Sharing { reuse_address, reuse_port, owner: self.program.owner }
+    }
+
+    /// The wildcard of the socket's family.
+    pub(super) fn any(&self) -> Addr {
+        if self.v6 { Addr::ANY_V6 } else { Addr::ANY_V4 }
+    }
+
+    /// The namespace's own address for a peer of this family.
+    pub(super) fn source_for(&self, remote: &Addr) -> Option<Addr> {
+        self.source[usize::from(remote.is_v6())]
+    }
+}

@@ -1,0 +1,341 @@
+//! What processes ask over their sockets, done on the session's worker.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clearway_base::Handle;
+use clearway_engine::Time;
+use clearway_proto::ConnOptions;
+use clearway_shm::door::{self, Kind, SessionId, SocketOptions};
+use clearway_shm::layout::{SessionHead, event, state};
+use nix::errno::Errno;
+
+use super::errors::about_errors;
+use super::groups::multicast_options;
+use super::{HostStack, Lane, Session, Sessions, What, place};
+use crate::errno::{Refusal, refuse};
+use crate::memory::Block;
+use crate::program::Program;
+use crate::quota::{Permit, Thing};
+
+const HEAD_LEN: u32 = size_of::<SessionHead>() as u32;
+
+/// What a session is made of.
+pub(super) struct Birth {
+    pub(super) kind: Kind,
+    pub(super) v6: bool,
+    pub(super) options: SocketOptions,
+}
+
+impl Sessions {
+    /// A process is there.
+    pub fn add_lane(&mut self, lane: Lane) {
+        if self.belfry.add(&lane.our_bell).is_err() {
+            // A process that cannot wake us is better off without us.
+            let program = Arc::clone(&lane.program);
+            self.cut_off(&program, "its bell cannot be watched");
+        }
+        debug_assert!(self.lanes.last().is_none_or(|last| last.process < lane.process), "lanes come in order");
+        self.lanes.push(lane);
+    }
+
+    /// The process is gone: nobody tells it anything any more. Its sessions live on while another process holds them.
+    pub fn remove_lane(&mut self, time: Time, stack: &mut HostStack, process: u32) {
+        self.take_last(time, stack, process);
+        if let Some(lane) = self.lane(process) {
+            let bell = lane.our_bell.clone();
+            // The process may hold it still; a bell that was never added needs no removing.
+            let _ = self.belfry.remove(&bell);
+        }
+        let program = self.lane(process).map(|lane| Arc::clone(&lane.program));
+        self.lanes.retain(|lane| lane.process != process);
+        let mut listeners = Vec::new();
+        for (handle, session) in self.table.iter_mut() {
+            if matches!(session.what, What::Listener(_)) && session.subscribers.contains(&process) {
+                listeners.push(handle);
+            }
+            session.subscribers.retain(|p| *p != process);
+        }
+        for listener in listeners {
+            self.recover_waiting(listener);
+        }
+        if let Some(program) = program {
+            self.recover_taken(stack, &program);
+        }
+        self.ring_all_bells();
+    }
+
+    /// Makes a session; datagram sessions have their FIFOs at once.
+    pub fn open(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        process: u32,
+        (kind, v6, options): (Kind, bool, SocketOptions),
+    ) -> Result<door::Session, Refusal> {
+        let permit = Permit::take(&program.quota, Thing::Session);
+        let permit = permit.map_err(|scarce| refuse(Errno::ENFILE, scarce.to_string()))?;
+        let handle = self.make(stack, program, permit, Birth { kind, v6, options })?;
+        if kind == Kind::Datagram {
+            if let Err(refusal) = self.make_datagrams(handle) {
+                self.end(stack, handle, false);
+                return Err(refusal);
+            }
+        }
+        self.subscribe_to(handle, process);
+        self.describe(stack, handle)
+    }
+
+    pub(super) fn make(
+        &mut self,
+        stack: &HostStack,
+        program: &Arc<Program>,
+        permit: Permit,
+        birth: Birth,
+    ) -> Result<Handle<Session>, Refusal> {
+        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let head_block = program.memory.take(HEAD_LEN).ok_or_else(no_memory)?;
+        let head = fresh_head(&head_block).ok_or_else(no_memory)?;
+        let ground = place::ground(&*self.context, stack, program);
+        let index = self.index;
+        let made = self.table.insert_with(|handle| Session {
+            id: super::id_of(index, handle),
+            program: Arc::clone(program),
+            permit,
+            head,
+            head_block,
+            kind: birth.kind,
+            v6: birth.v6,
+            table: ground.table,
+            source: ground.source,
+            options: birth.options,
+            what: What::Fresh,
+            bind: None,
+            local: None,
+            remote: None,
+            subscribers: Vec::new(),
+            errors: 0,
+            parent: None,
+            joint: None,
+            offered: None,
+            leaves_at: None,
+            stuck: 0,
+            untold: 0,
+        });
+        made.ok_or_else(|| refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)"))
+    }
+
+    pub(super) fn subscribe_to(&mut self, handle: Handle<Session>, process: u32) {
+        if self.lane(process).is_none() {
+            return;
+        }
+        if let Some(session) = self.table.get_mut(handle) {
+            if !session.subscribers.contains(&process) {
+                session.subscribers.push(process);
+            }
+        }
+    }
+
+    pub(super) fn session(&self, program: &Arc<Program>, id: SessionId) -> Result<Handle<Session>, Refusal> {
+        self.find(program, id).ok_or_else(gone)
+    }
+
+    /// The session as its processes need to know it.
+    pub(super) fn describe(&self, stack: &HostStack, handle: Handle<Session>) -> Result<door::Session, Refusal> {
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        let (rx, tx) = match &session.what {
+            What::Fresh => (None, None),
+            What::Listener(listening) => (Some(listening.place()), None),
+            What::Conn(conn) => {
+                let queues = stack.queues(*conn);
+                (queues.map(|q| q.0.place()), queues.map(|q| q.1.place()))
+            }
+            What::Datagrams(datagrams) => {
+                let (rx, tx) = datagrams.places();
+                (Some(rx), Some(tx))
+            }
+        };
+        Ok(door::Session {
+            id: session.id,
+            kind: session.kind,
+            v6: session.v6,
+            head: session.head_block.place(),
+            rx,
+            tx,
+            local: session.local,
+            remote: session.remote,
+            options: session.options,
+        })
+    }
+
+    /// Gives a session its own address.
+    pub fn bind(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+        local: SocketAddr,
+    ) -> Result<SocketAddr, Refusal> {
+        let handle = self.session(program, id)?;
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        let endpoint = session.endpoint(local)?;
+        if session.local.is_some() || !matches!(session.what, What::Fresh | What::Datagrams(_)) {
+            return Err(refuse(Errno::EINVAL, "the socket is bound already"));
+        }
+        if !endpoint.addr.is_unspecified() && !place::is_ours(stack, session.table, &endpoint.addr) {
+            return Err(refuse(Errno::EADDRNOTAVAIL, format!("{} is not an address of the namespace", endpoint.addr)));
+        }
+        let bound = match session.kind {
+            Kind::Stream => self.bind_stream(stack, handle, endpoint)?,
+            Kind::Datagram => self.bind_datagrams(stack, handle, endpoint)?,
+        };
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let shown = session.shown(bound);
+        session.local = Some(shown);
+        session.set_state(state::BOUND);
+        Ok(shown)
+    }
+
+    /// Begins a connection, or sets a datagram session's peer.
+    pub fn connect(
+        &mut self,
+        time: Time,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+        remote: Option<SocketAddr>,
+    ) -> Result<door::Session, Refusal> {
+        let handle = self.session(program, id)?;
+        let session = self.table.get(handle).ok_or_else(gone)?;
+        match (session.kind, remote) {
+            (Kind::Stream, Some(remote)) => self.connect_stream(time, stack, handle, remote)?,
+            (Kind::Stream, None) => return Err(refuse(Errno::EAFNOSUPPORT, "a stream cannot lose its peer")),
+            (Kind::Datagram, remote) => self.connect_datagrams(stack, handle, remote)?,
+        }
+        self.describe(stack, handle)
+    }
+
+    /// Another process of the program holds the session too.
+    pub fn subscribe(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        process: u32,
+        id: SessionId,
+    ) -> Result<door::Session, Refusal> {
+        let handle = self.session(program, id)?;
+        self.subscribe_to(handle, process);
+        self.describe(stack, handle)
+    }
+
+    /// From now on these options hold.
+    pub fn set_options(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+        options: SocketOptions,
+    ) -> Result<(), Refusal> {
+        let handle = self.session(program, id)?;
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        let quick_ack = (options.quick_ack != session.options.quick_ack).then_some(options.quick_ack);
+        session.options = options;
+        if let Some(bind) = session.bind {
+            stack.set_bind_sharing(bind, session.sharing());
+        }
+        match &session.what {
+            What::Conn(conn) => {
+                let conn = *conn;
+                let congestion = stack.options(conn).map(|o| o.congestion);
+                stack.set_options(conn, conn_options(&options, congestion));
+                if let Some(on) = quick_ack {
+                    stack.set_quick_ack(conn, on);
+                }
+            }
+            What::Datagrams(datagrams) => {
+                if let Some(socket) = datagrams.socket {
+                    stack.udp_set_hops(socket, options.tos, options.ttl)?;
+                    stack.udp_set_mtu(socket, options.mtu)?;
+                    about_errors(stack, socket, &options)?;
+                    session.show_reports(stack, socket);
+                    stack.udp_set_multicast(socket, multicast_options(&options.multicast))?;
+                    let sharing = session.sharing();
+                    stack.udp_set_sharing(socket, sharing)?;
+                    self.at_relays(handle, move |stack, socket| {
+                        let _ = stack.udp_set_sharing(socket, sharing);
+                    });
+                }
+            }
+            What::Listener(_) => self.tune(stack, handle, None),
+            What::Fresh => {}
+        }
+        Ok(())
+    }
+
+    /// An error that is found later than it was made.
+    pub(super) fn error_later(&mut self, handle: Handle<Session>, errno: Errno) {
+        if let Some(session) = self.table.get_mut(handle) {
+            session.set_error(errno);
+            self.tell(handle, event::STATE);
+        }
+    }
+}
+
+/// Words of a session that nobody has written.
+fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
+    use std::sync::atomic::Ordering::Release;
+    let head = block.segment().session(block.place().offset).ok()?;
+    for word in [&head.state, &head.error, &head.rx_drops, &head.unacked, &head.error_reports] {
+        word.store(0, Release);
+    }
+    for word in [&head.error_seen, &head.flags, &head.rx_lock, &head.tx_lock] {
+        word.store(0, Release);
+    }
+    for word in [&head.receive_timeout, &head.send_timeout, &head.claim] {
+        word.store(0, Release);
+    }
+    Some(head)
+}
+
+/// IPv6's header and TCP's.
+const HEADERS: u16 = 60;
+
+/// Payload bytes of a segment at most, as TCP_MAXSEG and IPV6_MTU say it; 0: as the path says.
+fn segment_within(options: &SocketOptions) -> u16 {
+    match (options.max_segment, options.mtu) {
+        (most, 0) => most,
+        (0, mtu) => mtu.saturating_sub(HEADERS).max(1),
+        (most, mtu) => most.min(mtu.saturating_sub(HEADERS).max(1)),
+    }
+}
+
+/// A connection's options as the stack has them. `default` is the congestion control of who asks for none by name.
+pub(super) fn conn_options(options: &SocketOptions, default: Option<clearway_proto::Congestion>) -> ConnOptions {
+    use clearway_base::Duration;
+    use clearway_proto::{Congestion, Keepalive};
+    let keepalive = Keepalive {
+        idle: Duration::from_secs(options.keep_idle.max(1).into()),
+        interval: Duration::from_secs(options.keep_interval.max(1).into()),
+        count: options.keep_count.max(1),
+    };
+    ConnOptions {
+        nodelay: options.nodelay,
+        cork: options.cork,
+        keepalive: options.keepalive.then_some(keepalive),
+        user_timeout: Duration::from_millis(options.user_timeout.into()),
+        max_segment: segment_within(options),
+        congestion: match options.congestion {
+            door::Congestion::Default => default.unwrap_or(ConnOptions::default().congestion),
+            door::Congestion::Reno => Congestion::Reno,
+            door::Congestion::Cubic => Congestion::Cubic,
+        },
+        tos: options.tos,
+        ttl: if options.ttl == 0 { 64 } else { options.ttl },
+        // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
+        urgent_inline: true,
+    }
+}
+
+pub(super) fn gone() -> Refusal {
+    refuse(Errno::EBADF, "there is no such session of this program")
+}

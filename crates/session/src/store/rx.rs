@@ -1,0 +1,281 @@
+//! Received bytes.
+
+use std::cell::{Cell, RefCell};
+
+use clearway_pkt::{Buf, PoolBuf};
+use clearway_proto::RxStore;
+use clearway_shm::door::FifoPlace;
+use clearway_shm::{Hostile, Producer};
+
+use super::grant::{Grant, Progress};
+use super::{FifoBlocks, Yard};
+use crate::program::MIN_RX_FIFO;
+
+/// Receive FIFOs. The window is what is free in them, which grows while the process reads.
+pub struct FifoRx {
+    yard: Yard,
+    largest: u32,
+    // A window is said in steps of 2^scale, and a promise may be rounded up by less than one (RFC 7323 2.3): so much is never promised.
+    slack: u32,
+    // Owners whose FIFO held something impossible.
+    hostile: RefCell<Vec<u64>>,
+}
+
+/// One connection's receive FIFO.
+pub struct RxFifo {
+    token: Cell<u64>,
+    place: FifoPlace,
+    /// None: nobody will ever read it, and its memory is given back.
+    pub(super) live: RefCell<Option<Live>>,
+    /// Bytes that nobody had read then.
+    left: Cell<u32>,
+    grant: Grant,
+    /// Bytes that were in it when somebody looked last.
+    seen: Cell<u32>,
+    // The program cannot be trusted; nothing is read from its memory any more.
+    is_broken: Cell<bool>,
+}
+
+pub(super) struct Live {
+    pub(super) end: Producer,
+    blocks: FifoBlocks,
+}
+
+impl FifoRx {
+    /// FIFOs as `yard` plans them, of which none may be filled beyond `largest` bytes.
+    pub fn new(yard: Yard, largest: u32) -> FifoRx {
+        // The smallest shift with which `largest` fits the 16 bits of the window field.
+        let scale = (u32::BITS - largest.leading_zeros()).saturating_sub(u16::BITS);
+        FifoRx { yard, largest, slack: (1 << scale) - 1, hostile: RefCell::default() }
+    }
+
+    /// The owners whose FIFO held something impossible since the last call.
+    pub fn take_hostile(&self) -> Vec<u64> {
+        self.hostile.take()
+    }
+
+    /// Whether [`FifoRx::take_hostile`] has something.
+    #[inline]
+    pub fn has_hostile(&self) -> bool {
+        !self.hostile.borrow().is_empty()
+    }
+
+    #[cold]
+    fn broken(&self, queue: &RxFifo) {
+        if !queue.is_broken.replace(true) {
+            self.hostile.borrow_mut().push(queue.token.get());
+        }
+    }
+}
+
+impl RxFifo {
+    /// The owner's word from now on.
+    pub fn set_token(&self, token: u64) {
+        self.token.set(token);
+    }
+
+    /// Where it lies, for the process.
+    pub fn place(&self) -> FifoPlace {
+        self.place
+    }
+
+    /// Nobody will read it any more: its memory is free, what comes is not kept, and the window stays as it was.
+    pub fn abandon(&self) {
+        self.left.set(self.fill());
+        drop(self.live.take());
+    }
+
+    /// How it gets on since the last look. Bytes behind a hole are those that the peer owes something for.
+    pub fn progress(&self) -> Progress {
+        let held = self.live.borrow().as_ref().map_or(0, |live| u64::from(live.end.ahead()));
+        Progress { held, moved: self.grant.look() }
+    }
+
+    /// Gives back the memory in which nothing lies. `hard`: the peer is offered no more than is everybody's from now on.
+    pub fn give_back(&self, hard: bool) {
+        let mut live = self.live.borrow_mut();
+        let Some(Live { end, blocks }) = live.as_mut() else { return };
+        if hard {
+            self.grant.shrink(blocks.account(), self.place.limit, MIN_RX_FIFO);
+        }
+        // Only we write into it; what lies there is what nobody has read, and what came early.
+        let Ok(len) = end.len() else { return };
+        let start = end.offset(0).wrapping_sub(len) & (self.place.capacity - 1);
+        blocks.keep_only(start, len + end.ahead());
+    }
+
+    /// Bytes of memory that it has.
+    pub fn charged(&self) -> u64 {
+        self.live.borrow().as_ref().map_or(0, |live| live.blocks.charged())
+    }
+
+    /// After bytes were published: whether the processes must be told.
+    pub fn kick(&self) -> bool {
+        self.live.borrow().as_ref().is_some_and(|live| live.end.kick())
+    }
+
+    /// Bytes that the process has not read.
+    pub fn fill(&self) -> u32 {
+        self.look(|end| end.len()).unwrap_or(Ok(self.left.get())).unwrap_or(0)
+    }
+
+    fn look<R>(&self, f: impl FnOnce(&mut Producer) -> R) -> Option<R> {
+        self.live.borrow_mut().as_mut().map(|live| f(&mut live.end))
+    }
+
+    /// How much of it may be filled now.
+    pub fn granted(&self) -> u32 {
+        self.grant.now()
+    }
+
+    /// How much of it may be filled now, and how many bytes are free.
+    pub fn limit_and_room(&self) -> (u32, u32) {
+        let most = self.grant.now();
+        (most, self.look(|end| end.len()).unwrap_or(Ok(0)).map_or(0, |len| most.saturating_sub(len)))
+    }
+
+    /// So many bytes more were put into it, and published.
+    pub(super) fn got(&self, live: &Live, bytes: u32) {
+        if bytes > 0 {
+            live.blocks.touch(live.end.offset(0).wrapping_sub(bytes), bytes);
+            self.seen.set(self.seen.get().saturating_add(bytes));
+        }
+    }
+
+    /// How many bytes may be put into it.
+    pub(super) fn room_in(&self, live: &mut Live) -> Result<u32, Hostile> {
+        let len = live.end.len()?;
+        self.has(live, len);
+        Ok(self.grant.now().saturating_sub(len))
+    }
+
+    /// So many are in it: what was there before, and is not any more, was read.
+    fn has(&self, live: &Live, len: u32) {
+        let read = self.seen.replace(len).saturating_sub(len);
+        if read > 0 {
+            self.grant.moved(read, live.blocks.account(), self.place.limit);
+        }
+    }
+
+    /// Whether the program lied, and nothing is put into it any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.get()
+    }
+
+    /// Urgent data ends `ahead` bytes behind what is in it.
+    pub fn mark_urgent(&self, ahead: u32) {
+        self.look(|end| end.mark_urgent(ahead));
+    }
+
+    /// Asks the process to tell when half of it is free. What is free is to be looked at once more afterwards.
+    pub fn ask_room(&self) {
+        self.look(|end| end.ask_room());
+    }
+}
+
+impl RxStore<PoolBuf> for FifoRx {
+    // Behind a pointer, so that a connection's record stays small.
+    type Queue = Box<RxFifo>;
+
+    fn open(&mut self, token: u64) -> Option<Box<RxFifo>> {
+        let blocks = self.yard.rx(token)?;
+        let (place, end) = (blocks.place, Producer::new(blocks.mem.clone()));
+        let grant = Grant::new(blocks.account(), place.limit, MIN_RX_FIFO);
+        Some(Box::new(RxFifo {
+            token: Cell::new(token),
+            place,
+            live: RefCell::new(Some(Live { end, blocks })),
+            left: Cell::new(0),
+            grant,
+            seen: Cell::new(0),
+            is_broken: Cell::new(false),
+        }))
+    }
+
+    fn close(&mut self, queue: Box<RxFifo>) {
+        queue.abandon();
+    }
+
+    fn write(&mut self, queue: &mut Box<RxFifo>, at: u32, buf: PoolBuf) -> u32 {
+        if queue.is_broken.get() {
+            return 0;
+        }
+        let Some(live) = queue.live.get_mut().as_mut() else { return 0 };
+        match live.end.write_ahead(at, buf.bytes()) {
+            Ok(kept) => {
+                live.blocks.touch(live.end.offset(at), kept);
+                kept
+            }
+            Err(Hostile) => {
+                self.broken(queue);
+                0
+            }
+        }
+    }
+
+    fn urgent(&mut self, queue: &mut Box<RxFifo>, ahead: u32) {
+        queue.mark_urgent(ahead);
+    }
+
+    fn advance(&mut self, queue: &mut Box<RxFifo>, n: u32) {
+        if n == 0 || queue.is_broken.get() {
+            return;
+        }
+        let mut live = queue.live.borrow_mut();
+        let Some(inside) = live.as_mut() else { return };
+        inside.end.publish(n);
+        queue.seen.set(queue.seen.get().saturating_add(n));
+        match inside.end.len() {
+            Ok(len) => {
+                queue.has(inside, len);
+                // The process tells when half is free again; until then the window is what the peer hears with each ACK.
+                if len > queue.grant.now() / 2 {
+                    inside.end.ask_room();
+                }
+            }
+            Err(Hostile) => {
+                drop(live);
+                self.broken(queue);
+            }
+        }
+    }
+
+    fn unread(&self, queue: &Box<RxFifo>) -> u32 {
+        if queue.is_broken.get() {
+            return 0;
+        }
+        let len = queue.look(|end| end.len()).unwrap_or(Ok(queue.left.get()));
+        len.unwrap_or_else(|Hostile| {
+            self.broken(queue);
+            0
+        })
+    }
+
+    fn room(&self, queue: &Box<RxFifo>) -> u32 {
+        if queue.is_broken.get() {
+            return 0;
+        }
+        let room = {
+            let mut live = queue.live.borrow_mut();
+            let Some(inside) = live.as_mut() else { return queue.place.limit.saturating_sub(self.slack) };
+            queue.room_in(inside)
+        };
+        let room = room.unwrap_or_else(|Hostile| {
+            self.broken(queue);
+            0
+        });
+        room.saturating_sub(self.slack)
+    }
+
+    fn largest_room(&self) -> u32 {
+        self.largest - self.slack
+    }
+
+    /// Nothing: processes read the FIFO themselves.
+    fn front<'a>(&'a self, _queue: &'a Box<RxFifo>) -> &'a [u8] {
+        &[]
+    }
+
+    /// Nothing to do: the process moved its position itself.
+    fn consume(&mut self, _queue: &mut Box<RxFifo>, _n: u32) {}
+}

@@ -1,0 +1,299 @@
+//! Bytes to send.
+
+use std::cell::{Cell, RefCell};
+
+use clearway_proto::TxStore;
+use clearway_shm::door::FifoPlace;
+use clearway_shm::{Consumer, Hostile};
+
+use super::grant::{Grant, Progress};
+use super::{FifoBlocks, Yard};
+
+/// Transmit FIFOs. A process's bytes stay in one until the peer has acknowledged them.
+pub struct FifoTx {
+    yard: Yard,
+    // Owners whose FIFO held something impossible.
+    hostile: RefCell<Vec<u64>>,
+    // Owners whose processes wait for room, and there is some.
+    roomy: Vec<u64>,
+    // Owners of whose bytes the stack has sent the last that it was to send.
+    drained: Vec<u64>,
+}
+
+/// One connection's transmit FIFO.
+pub struct TxFifo {
+    token: u64,
+    place: FifoPlace,
+    /// Behind a cell: to ask how long it is, shared memory must be looked at, and what was seen is kept. None: nobody will write it any more, all of it was
+    /// acknowledged, and its memory is given back.
+    pub(super) live: RefCell<Option<Live>>,
+    // Bytes in it when somebody looked last.
+    len: Cell<u32>,
+    grant: Grant,
+    // Some: its bytes go straight to the peer's process, except for so many, which the stack has sent and the peer has not acknowledged.
+    direct: Cell<Option<u32>>,
+    // What the process writes from now on does not count: it has said that it writes no more, or is gone, or lies.
+    is_frozen: Cell<bool>,
+    // Nobody has the session any more.
+    is_abandoned: Cell<bool>,
+}
+
+pub(super) struct Live {
+    pub(super) end: Consumer,
+    blocks: FifoBlocks,
+}
+
+impl FifoTx {
+    /// FIFOs as `yard` plans them.
+    pub fn new(yard: Yard) -> FifoTx {
+        FifoTx { yard, hostile: RefCell::default(), roomy: Vec::new(), drained: Vec::new() }
+    }
+
+    /// The owners whose FIFO held something impossible since the last call.
+    pub fn take_hostile(&self) -> Vec<u64> {
+        self.hostile.take()
+    }
+
+    /// Whether [`FifoTx::take_hostile`] has something.
+    #[inline]
+    pub fn has_hostile(&self) -> bool {
+        !self.hostile.borrow().is_empty()
+    }
+
+    /// An owner whose processes waited for room that there is now.
+    #[inline]
+    pub fn next_roomy(&mut self) -> Option<u64> {
+        self.roomy.pop()
+    }
+
+    /// An owner whose bytes may go straight to the peer's process from now on ([`TxFifo::go_direct`]).
+    #[inline]
+    pub fn next_drained(&mut self) -> Option<u64> {
+        self.drained.pop()
+    }
+}
+
+impl TxFifo {
+    /// The owner's word from now on.
+    pub fn set_token(&mut self, token: u64) {
+        self.token = token;
+    }
+
+    /// Where it lies, for the process.
+    pub fn place(&self) -> FifoPlace {
+        self.place
+    }
+
+    /// The process will say so when it writes again. What it wrote is to be looked at afterwards.
+    pub fn attend(&self) {
+        if let Some(live) = self.live.borrow().as_ref() {
+            live.end.attend();
+        }
+    }
+
+    /// Bytes that were written and not acknowledged, as far as is known.
+    pub fn fill(&self) -> u32 {
+        self.len.get()
+    }
+
+    /// What is in it now is all that will ever be sent.
+    pub fn freeze(&self) {
+        if !self.is_frozen.get() {
+            if let Some(Ok(len)) = self.live.borrow_mut().as_mut().map(Live::written) {
+                self.len.set(len);
+            }
+            self.is_frozen.set(true);
+        }
+    }
+
+    /// From now on its bytes go straight to the peer's process, as soon as the peer has acknowledged the first `in_flight`, which were sent already.
+    pub fn go_direct(&self, in_flight: u32) {
+        if !self.is_frozen.get() {
+            self.direct.set(Some(in_flight));
+        }
+    }
+
+    /// The stack carries its bytes again.
+    pub fn go_back(&self) {
+        self.direct.set(None);
+    }
+
+    /// Whether nothing of it is the stack's to carry.
+    pub fn is_direct(&self) -> bool {
+        self.direct.get() == Some(0)
+    }
+
+    /// Bytes in it now, whoever carries them.
+    pub fn written(&self) -> Result<u32, Hostile> {
+        if !self.is_frozen.get() {
+            if let Some(len) = self.live.borrow_mut().as_mut().map(Live::written) {
+                self.len.set(len?);
+            }
+        }
+        Ok(self.len.get())
+    }
+
+    /// So many bytes were taken out of it. True: its processes wait for room, and there is some.
+    pub(super) fn took(&self, bytes: u32, live: &mut Live) -> bool {
+        self.len.set(self.len.get().saturating_sub(bytes));
+        self.lend_more(bytes, live);
+        live.end.room_wanted(live.end.lent() / 2)
+    }
+
+    /// So many bytes have left it: perhaps it may hold more by that.
+    #[inline]
+    fn lend_more(&self, bytes: u32, live: &mut Live) {
+        if self.grant.moved(bytes, live.blocks.account(), self.place.limit) {
+            live.end.lend(self.grant.now());
+        }
+    }
+
+    /// How it gets on since the last look.
+    pub fn progress(&self) -> Progress {
+        Progress { held: self.len.get().into(), moved: self.grant.look() }
+    }
+
+    /// Bytes of memory that it has.
+    pub fn charged(&self) -> u64 {
+        self.live.borrow().as_ref().map_or(0, |live| live.blocks.charged())
+    }
+
+    /// Gives back the memory in which nothing lies, unless its process writes just now. `hard`: it may hold no more than is everybody's from now on. True: its processes
+    /// wait for room, and there is some.
+    pub fn give_back_unused(&self, hard: bool) -> bool {
+        let mut live = self.live.borrow_mut();
+        let Some(Live { end, blocks }) = live.as_mut() else { return false };
+        if hard {
+            self.grant.shrink(blocks.account(), self.place.limit, 0);
+        }
+        let is_still = end.withhold();
+        if is_still && (self.is_frozen.get() || end.len().is_ok_and(|len| len == self.len.get())) {
+            blocks.keep_only(end.offset(0), self.len.get());
+        }
+        end.lend(self.grant.now());
+        end.room_wanted(1)
+    }
+
+    /// Nobody has the session any more: what is in it now is still sent, and then its memory is free.
+    pub fn abandon(&self) {
+        self.freeze();
+        self.is_abandoned.set(true);
+        if self.len.get() == 0 {
+            return self.give_back();
+        }
+        // What the process writes from now on counts for nothing.
+        if let Some(Live { end, blocks }) = self.live.borrow().as_ref() {
+            blocks.keep_only(end.offset(0), self.len.get());
+        }
+    }
+
+    fn give_back(&self) {
+        drop(self.live.take());
+    }
+}
+
+impl Live {
+    /// Bytes in it. Those that are new are noted.
+    #[inline]
+    fn written(&mut self) -> Result<u32, Hostile> {
+        let known = self.end.known();
+        let len = self.end.len()?;
+        if len > known {
+            self.blocks.touch(self.end.offset(known), len - known);
+        }
+        Ok(len)
+    }
+}
+
+impl TxStore for FifoTx {
+    // Behind a pointer, so that a connection's record stays small.
+    type Queue = Box<TxFifo>;
+
+    fn open(&mut self, token: u64) -> Option<Box<TxFifo>> {
+        let blocks = self.yard.tx(token)?;
+        let (place, mut end) = (blocks.place, Consumer::new(blocks.mem.clone()));
+        let grant = Grant::new(blocks.account(), place.limit, 0);
+        end.lend(grant.now());
+        Some(Box::new(TxFifo {
+            token,
+            place,
+            live: RefCell::new(Some(Live { end, blocks })),
+            len: Cell::new(0),
+            grant,
+            direct: Cell::new(None),
+            is_frozen: Cell::new(false),
+            is_abandoned: Cell::new(false),
+        }))
+    }
+
+    fn close(&mut self, queue: Box<TxFifo>) {
+        queue.give_back();
+    }
+
+    #[inline]
+    fn len(&self, queue: &Box<TxFifo>) -> u32 {
+        if !queue.is_frozen.get() {
+            match queue.live.borrow_mut().as_mut().map(Live::written) {
+                None => {}
+                Some(Ok(len)) => queue.len.set(len),
+                // What is known stays true; what comes later is not believed.
+                Some(Err(Hostile)) => {
+                    queue.is_frozen.set(true);
+                    self.hostile.borrow_mut().push(queue.token);
+                }
+            }
+        }
+        match queue.direct.get() {
+            None => queue.len.get(),
+            Some(in_flight) => queue.len.get().min(in_flight),
+        }
+    }
+
+    #[inline]
+    fn more_follows(&self, queue: &Box<TxFifo>) -> bool {
+        !queue.is_frozen.get() && queue.live.borrow().as_ref().is_some_and(|live| live.end.more_follows())
+    }
+
+    /// None: only the process writes.
+    fn room(&self, _queue: &Box<TxFifo>) -> u32 {
+        0
+    }
+
+    /// Takes nothing: only the process writes.
+    fn write(&mut self, _queue: &mut Box<TxFifo>, _bytes: &[u8]) -> usize {
+        0
+    }
+
+    #[inline]
+    fn peek(&mut self, queue: &mut Box<TxFifo>, at: u32, out: &mut [u8]) -> usize {
+        let known = queue.len.get().saturating_sub(at) as usize;
+        let len = out.len().min(known);
+        // All that is asked for is known to be there, so the process's position is not looked at.
+        let live = queue.live.get_mut().as_mut();
+        live.map_or(0, |live| live.end.peek(at, &mut out[..len]).unwrap_or(0))
+    }
+
+    #[inline]
+    fn consume(&mut self, queue: &mut Box<TxFifo>, n: u32) {
+        {
+            let mut live = queue.live.borrow_mut();
+            let Some(live) = live.as_mut() else { return };
+            live.end.consume(n);
+            queue.lend_more(n, live);
+        }
+        queue.len.set(queue.len.get().saturating_sub(n));
+        if let Some(in_flight) = queue.direct.get() {
+            queue.direct.set(Some(in_flight.saturating_sub(n)));
+            if in_flight <= n {
+                self.drained.push(queue.token);
+            }
+        }
+        if queue.is_abandoned.get() {
+            if queue.len.get() == 0 {
+                queue.give_back();
+            }
+        } else if queue.live.get_mut().as_ref().is_some_and(|live| live.end.room_wanted(live.end.lent() / 2)) {
+            self.roomy.push(queue.token);
+        }
+    }
+}
