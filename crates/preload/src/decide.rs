@@ -12,6 +12,7 @@ use std::sync::Arc;
 use clearway_client::{Client, Kind, flags};
 
 use crate::errno::{Answer, check, fail};
+use crate::interfaces::scope::{self, Scope};
 use crate::object::{self, Mine, Object, Ours, Pending, PendingState, TABLE, ours};
 use crate::options::{self, Extra, Told};
 use crate::process::{Host, host};
@@ -71,6 +72,11 @@ fn owner(deed: Deed, addr: SocketAddr, of_our_groups: bool) -> Answer<Owner> {
     let local = matches!(deed, Deed::Bind | Deed::Listen);
     if of_our_groups && addr.ip().is_multicast() {
         return Ok(Owner::Clearway(client));
+    }
+    match scope::of(addr) {
+        Scope::Ours(_) => return Ok(Owner::Clearway(client)),
+        Scope::Kernels => return Ok(Owner::Kernel(Some((client, "the interface beside the address is the kernel's")))),
+        Scope::None => {}
     }
     let serves = if local { client.serves_local(addr) } else { client.serves_remote(addr) };
     Ok(match (serves, local) {

@@ -14,6 +14,7 @@ mod asked;
 mod list;
 mod name;
 pub(crate) mod netlink;
+pub(crate) mod scope;
 #[cfg(test)]
 mod tests;
 

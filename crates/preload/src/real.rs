@@ -118,6 +118,7 @@ real! {
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t, flags: c_uint) -> ssize_t;
 
+    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo, out: *mut *mut libc::addrinfo) -> c_int;
     fn getifaddrs(out: *mut *mut libc::ifaddrs) -> c_int;
     fn freeifaddrs(list: *mut libc::ifaddrs) -> ();
     fn if_nametoindex(name: *const c_char) -> c_uint;

@@ -11,6 +11,7 @@ use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, check, fail, get};
 use crate::export::{Inside, guarded, interpose};
 use crate::interfaces;
+use crate::interfaces::scope;
 use crate::object::{self, Mine, Object, Ours, Pending, TABLE, ours};
 use crate::options::{self, Told, Value};
 use crate::process;
@@ -71,7 +72,9 @@ interpose! {
     /// `getpeername(2)`
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
         match mine.socket.remote() {
-            Some(remote) => addr::write(remote, mine.socket.is_v6(), addr, len).map(|()| 0),
+            Some(remote) => {
+                addr::write(scope::beside(remote, mine.socket.local().ip()), mine.socket.is_v6(), addr, len).map(|()| 0)
+            }
             None => fail(libc::ENOTCONN),
         }
     });
@@ -181,6 +184,14 @@ fn connect_ours(fd: c_int, mine: &Mine, raw: *const sockaddr, given: Given, len:
             Err(errno) => return Some(Err(errno)),
         }
     }
+    let number = scope::number(remote);
+    if number != 0 && mine.socket.local().port() == 0 {
+        // Its own address says which link it is on.
+        let own = scope::own_address(number).map_or(Ok(()), |own| mine.socket.bind((own, 0).into()));
+        if let Err(errno) = own {
+            return Some(Err(errno));
+        }
+    }
     let limited = || mine.socket.timeouts().1.is_some();
     Some(blocking(|| mine.socket.connect(remote).map(|()| 0), limited))
 }
@@ -192,6 +203,7 @@ unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t
     match &*held {
         Object::Ours(mine) => {
             let (local, v6) = (mine.socket.local(), mine.socket.is_v6());
+            let local = scope::beside(local, local.ip());
             // SAFETY: the caller's pointers.
             Some(unsafe { addr::write(local, v6, addr, len) }.map(|()| 0))
         }
@@ -241,7 +253,7 @@ unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, fla
     let (socket, lifeline, remote) = blocking(|| mine.socket.accept(), limited)?;
     if !addr.is_null() {
         // SAFETY: the caller's pointers.
-        unsafe { addr::write(remote, mine.socket.is_v6(), addr, len) }?;
+        unsafe { addr::write(scope::beside(remote, socket.local().ip()), mine.socket.is_v6(), addr, len) }?;
     }
     prepare(&lifeline, flags)?;
     socket.set_flag(flags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);

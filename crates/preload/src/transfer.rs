@@ -13,7 +13,7 @@ use crate::control;
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, fail};
 use crate::export::{Inside, interpose};
-use crate::interfaces::netlink;
+use crate::interfaces::{netlink, scope};
 use crate::object::{Mine, Object, Ours, TABLE, ours};
 use crate::received;
 use crate::signals;
@@ -239,8 +239,11 @@ unsafe fn recv_from(
     let received = recv_into(mine, &mut into, flags)?;
     if !from.is_null() {
         match received.datagram {
-            // SAFETY: the caller's pointers.
-            Some(arrived) => unsafe { addr::write(arrived.from, mine.socket.is_v6(), from, from_len) }?,
+            Some(arrived) => {
+                let sender = scope::with(arrived.from, arrived.iface);
+                // SAFETY: the caller's pointers.
+                unsafe { addr::write(sender, mine.socket.is_v6(), from, from_len) }?;
+            }
             None if from_len.is_null() => return fail(libc::EFAULT),
             // SAFETY: not null, so the caller's. A stream says no name.
             None => unsafe { from_len.write_unaligned(0) },
@@ -269,10 +272,9 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
     match received.datagram {
         Some(arrived) => {
             if !message.msg_name.is_null() {
+                let sender = scope::with(arrived.from, arrived.iface);
                 // SAFETY: the caller's pointers.
-                unsafe {
-                    addr::write(arrived.from, mine.socket.is_v6(), message.msg_name.cast(), &mut message.msg_namelen)
-                }?;
+                unsafe { addr::write(sender, mine.socket.is_v6(), message.msg_name.cast(), &mut message.msg_namelen) }?;
             }
             if !message.msg_control.is_null() {
                 // SAFETY: the caller's buffer.
@@ -466,7 +468,7 @@ unsafe fn send_to(
 ) -> Answer<ssize_t> {
     // SAFETY: the caller's pointers.
     let (to, from) = unsafe { (destination(mine, to, to_len)?, source(buf, len)?) };
-    let how = to.map(|to| SendTo { to: Some(to), ..SendTo::default() });
+    let how = to.map(|to| SendTo { to: Some(to), iface: scope::number(Some(to)), ..SendTo::default() });
     send_from(mine, &[from], flags, how)
 }
 
@@ -482,7 +484,7 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
     }
     // SAFETY: the caller's address.
     let to = unsafe { destination(mine, message.msg_name.cast(), message.msg_namelen) }?;
-    let mut how = SendTo { to, ..SendTo::default() };
+    let mut how = SendTo { to, iface: scope::number(to), ..SendTo::default() };
     if !message.msg_control.is_null() && message.msg_controllen > 0 {
         // SAFETY: the caller's bytes.
         let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen) };

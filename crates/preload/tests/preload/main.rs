@@ -272,6 +272,29 @@ the peer: 0
     }
 }
 
+/// What `scoped.c` says where `loop0` has a link-local address.
+const SCOPED: &str = "\
+getaddrinfo: 0, on loop0
+bound: on loop0
+connected: 0 from fe80::7, on loop0
+to fe80::7, on loop0
+accepted from fe80::7, on loop0
+sent: 5, came 5 from fe80::7, on loop0
+answered: 6, came 6
+to nobody's interface: ENODEV or ENETUNREACH
+";
+
+#[test]
+fn link_local_addresses_are_said_with_their_interface() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start_with("set interface ip address loop0 fe80::7/64\n");
+    let path = build("scoped");
+    let run = preloaded(&path, "fe80::7%loop0", &host.environment());
+    assert_eq!(run.stdout, SCOPED, "{}", run.stderr);
+}
+
 #[test]
 fn signals_while_blocked() {
     over_a_host("signals");

@@ -165,10 +165,15 @@ impl Host {
     pub(crate) const ADDRESSES: [&str; 2] = ["172.16.1.1", "fd00:1::1"];
 
     pub(crate) fn start() -> Host {
+        Host::start_with("")
+    }
+
+    /// One whose namespace has more than the others'.
+    pub(crate) fn start_with(more: &str) -> Host {
         let clearway = clearway().expect("`prepared` saw it");
         let folder = folder();
         let script = folder.join("script");
-        fs::write(&script, SCRIPT).expect("the folder is ours");
+        fs::write(&script, format!("{SCRIPT}{more}")).expect("the folder is ours");
         let log = fs::File::create(folder.join("log")).expect("the folder is ours");
         let mut command = Command::new(clearway);
         command.args(["up", "--script"]).arg(&script).arg("--socket").arg(folder.join("host.sock"));
