@@ -264,9 +264,16 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     pub fn finish(&mut self, send: bool) -> Result<(), EngineError> {
         let time = self.clock.read();
         self.app.stop(time, &mut self.stack);
-        let sent = if send { self.run_out(time.now + STOP_WITHIN) } else { Ok(()) };
+        let sent = if send { self.run_out(time.now + STOP_WITHIN).and_then(|()| self.part()) } else { Ok(()) };
         self.publish(self.reported);
         sent
+    }
+
+    // What a peer's window kept here is not sent any more, and there will be nobody who answers: the peer is told.
+    fn part(&mut self) -> Result<(), EngineError> {
+        self.stack.reset_unsent();
+        let now = self.clock.read().now;
+        self.run_out(now + STOP_WITHIN)
     }
 
     // The last turns: until nothing is left to send.

@@ -237,6 +237,12 @@ impl<E: Env> Stack<E> {
         tcp.abort(&mut cx, conn)
     }
 
+    /// Every connection that has something to send that has not left yet is reset, so that its peer learns that the rest does not come. For an owner who goes
+    /// for good: the next `emit` is the last one.
+    pub fn reset_unsent(&mut self) {
+        self.tcp.reset_unsent(&self.config, &mut self.counters)
+    }
+
     /// A reset goes out, and the connection fails with [`Failure::Unreachable`]: for one whose way is about to go. Its owner keeps the handle until it closes.
     pub fn break_off(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();

@@ -9,6 +9,7 @@ mod ethernet;
 mod iperf;
 #[path = "../common/netns.rs"]
 mod netns;
+mod orderly;
 #[path = "../common/preload.rs"]
 mod preload;
 mod programs;

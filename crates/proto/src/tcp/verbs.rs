@@ -10,7 +10,7 @@ use super::deadlines::Timer;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
 use super::wait::Claim;
-use super::{Tcp, isn};
+use super::{Tcp, ack, isn};
 use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
@@ -507,6 +507,19 @@ impl<E: Env> Tcp<E> {
             self.shut(index);
         }
         self.settle(config, counters, index);
+    }
+
+    /// Every connection that has something to send that has not left yet ends with a reset, whoever it belongs to.
+    pub(crate) fn reset_unsent(&mut self, config: &Config, counters: &mut Counters) {
+        for index in 0..self.open.entries().len() as u32 {
+            let Tcp { open, pools, .. } = self;
+            let Some(c) = open.by_index_mut(index) else { continue };
+            if c.state == State::Closed || c.marks.has(Marks::DETACHED) || !ack::has_unsent(c, pools) {
+                continue;
+            }
+            c.reset();
+            self.settle(config, counters, index);
+        }
     }
 
     pub(crate) fn failure(&self, id: ConnId) -> Option<Failure> {

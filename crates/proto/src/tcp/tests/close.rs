@@ -447,6 +447,27 @@ fn an_orphan_whose_peer_answers_probes_and_takes_nothing_ends_in_its_time() {
 }
 
 #[test]
+fn who_goes_for_good_resets_what_a_shut_window_kept_back_and_nothing_else() {
+    let mut b = Bench::accepted(plain(), 1000, 0);
+    let id = b.id();
+    b.send(b"waiting");
+    b.silent();
+    b.net.stack.close(id);
+    b.net.stack.reset_unsent();
+    assert!(b.one().flags().rst(), "the peer is told");
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+    assert_eq!(b.net.stack.population().orphan_bytes, 0);
+
+    let mut b = Bench::accepted(plain(), 1000, 1000);
+    let id = b.id();
+    b.send(b"leaves");
+    b.net.stack.close(id);
+    assert!(!b.out().is_empty());
+    b.net.stack.reset_unsent();
+    b.silent();
+}
+
+#[test]
 fn an_orphan_whose_peer_takes_its_bytes_slowly_may_go_on() {
     let mut config = plain();
     config.tcp.max_receive_window = 64 * 1024;
