@@ -18,9 +18,6 @@ use crate::source::{Kind, Source};
 const WITHOUT_CIRCLES: &[&str] =
     &["base", "clearway", "cost", "engine", "hint", "http", "pkt", "proto", "tap", "traffic", "xtask"];
 
-/// Folders of those crates in which there still are some.
-const STILL_WITH_CIRCLES: &[&str] = &["proto::tcp", "proto::tcp::cc", "proto::tcp::output"];
-
 /// How many names handed on in a row are followed.
 const MAX_HOPS: usize = 16;
 
@@ -110,9 +107,7 @@ pub fn floors(root: &Path) -> Result<Vec<Floor>> {
 /// Refuses circles in the crates that are to have none.
 pub fn circles(floors: &[Floor]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let settled = |floor: &&Floor| {
-        WITHOUT_CIRCLES.contains(&floor.package.as_str()) && !STILL_WITH_CIRCLES.contains(&floor.name().as_str())
-    };
+    let settled = |floor: &&Floor| WITHOUT_CIRCLES.contains(&floor.package.as_str());
     for floor in floors.iter().filter(settled) {
         for circle in floor.circles() {
             let ties = floor.arrows.iter().filter(|((from, to), _)| circle.contains(&**from) && circle.contains(&**to));

@@ -1,10 +1,12 @@
 //! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss recovery, to congestion control, to the timers.
 
+use super::ack_info::AckInfo;
+use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 use clearway_wire::tcp::Plain;
 use clearway_wire::{SackBlocks, Seq};
 
-use super::conn::{Conn, Marks};
+use super::conn::Conn;
 use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::loss::sent::Lost;
@@ -13,31 +15,6 @@ use super::recovery::{Phase, Signal};
 use super::sack::{self, SackUpdate, Scoreboard};
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
-
-/// Everything that one arriving ACK said. Lengths are in bytes of sequence space.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AckInfo {
-    /// When it arrived.
-    pub now: Instant,
-    /// Newly acknowledged by SEG.ACK.
-    pub acked: u32,
-    /// A duplicate ACK in the sense of RFC 5681 2 (with SACK: one that brings new SACK blocks, RFC 6675 2).
-    pub dup: bool,
-    /// A round trip that this ACK completed (RFC 6298 3, RFC 7323 4).
-    pub rtt_sample: Option<Duration>,
-    /// Bytes in flight before this ACK.
-    pub flight_before: u32,
-    /// Bytes in flight after it.
-    pub flight: u32,
-    /// The congestion window was what held us back before this ACK (RFC 7661 4.2; RFC 9438 5.8): only then may it grow.
-    pub cwnd_limited: bool,
-    /// SND.UNA after it.
-    pub una: Seq,
-    /// SND.NXT, which an ACK does not change.
-    pub nxt: Seq,
-    /// What is missing below is lost for the time that has passed (RFC 8985). None: losses are told by counting.
-    pub lost_edge: Option<Seq>,
-}
 
 /// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
 const LONGEST_ECHO_MS: u32 = 10 * 60 * 1000;

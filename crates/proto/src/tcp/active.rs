@@ -1,23 +1,19 @@
 //! The handshake that we began: SYN-SENT (RFC 9293 3.10.7.3), and what holds once our SYN is acknowledged.
 
-use clearway_base::Instant;
+use super::clock::Ms;
+use super::marks::Marks;
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::cc::Cc;
-use super::conn::{Conn, Marks, Ms};
+use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx};
-use super::deadlines::Timer;
+use super::established::established;
 use super::options::{self, Offered};
-use super::recovery::Recovery;
 use super::state::Cause;
-use super::{ack, open};
+use super::{ack, open, text};
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::store::Env;
-
-/// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow start.
-pub(super) const QUICK_ACKS: u8 = 16;
 
 /// A segment in SYN-SENT.
 pub(crate) fn on_segment<E: Env>(
@@ -26,6 +22,10 @@ pub(crate) fn on_segment<E: Env>(
     arrival: Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
     let (seg, len) = (arrival.seg, arrival.len());
+    c.segs_in = c.segs_in.wrapping_add(1);
+    if len > 0 {
+        text::count(cx.now, c, arrival.meta.segment_size, len);
+    }
     // First: the ACK.
     let acks_syn = seg.flags.ack() && seg.ack.gt(c.iss) && seg.ack.le(c.snd.nxt);
     if seg.flags.ack() && !acks_syn {
@@ -91,47 +91,4 @@ fn take_syn<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
         c.settings.max_segment,
     );
     c.apply(&agreed, seg.opts.ts.map_or(0, |(val, _)| val), cx.now);
-}
-
-impl<E: Env> Conn<E> {
-    /// Takes over what both ends agreed on in their SYNs.
-    pub(crate) fn apply(&mut self, agreed: &options::Agreed, ts_recent: u32, now: Instant) {
-        self.marks.put(Marks::TS, agreed.ts);
-        self.marks.put(Marks::SACK, agreed.sack);
-        self.snd.scales = agreed.scaling;
-        self.snd.shift = agreed.snd_scale;
-        self.rcv.shift = agreed.rcv_scale;
-        self.peer_mss = agreed.mss;
-        self.mss = agreed.payload_mss();
-        self.ts_recent = ts_recent;
-        self.recent_at = open::minutes(now);
-    }
-}
-
-/// Our SYN is acknowledged: sending begins.
-pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
-    let again = c.rtt.syn_repeated;
-    if again {
-        // RFC 6298 5.7, and RFC 5681 3.1: after a lost SYN the first window is one segment.
-        c.rtt.on_syn_timed_out();
-    } else if c.marks.has(Marks::TIMING) {
-        c.rtt.on_sample(cx.now.since(c.times.timed), 1, c.mss);
-    }
-    c.marks.clear(Marks::TIMING.with(Marks::SYN_DUE));
-    c.rtt.reset_backoff();
-    c.recovery.tries = 0;
-    c.snd.una = c.iss + 1;
-    c.snd_ahead.small = c.snd.una;
-    c.recovery = Recovery::new(c.iss);
-    c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
-    c.rcv.quick = QUICK_ACKS;
-    c.cancel(Timer::Retransmit);
-    c.progress(cx.now, false);
-    c.soft_error = None;
-    if let Some(keepalive) = c.settings.keepalive() {
-        c.arm(Timer::Keepalive, cx.now + keepalive.idle);
-    }
-    if ack::has_unsent(c, cx.pools) {
-        c.wants_turn();
-    }
 }

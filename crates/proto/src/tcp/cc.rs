@@ -15,122 +15,18 @@
 use clearway_base::Duration;
 use clearway_wire::Seq;
 
-use super::ack::AckInfo;
+use super::ack_info::AckInfo;
 use super::rtt::Rtt;
 use crate::config::Congestion;
 
 mod cubic;
 mod reno;
+mod window;
 
 use cubic::Cubic;
 use reno::Reno;
-
-/// No window grows beyond this: RFC 7323 2.3 lets no peer offer more than 2^30 bytes.
-pub(crate) const MAX_CWND: u32 = 1 << 30;
-
-/// Segments of 1460 bytes are what RFC 6928 2 derives its ten from: longer ones get as many bytes, not as many segments.
-const IW_SEGMENT: u32 = 1460;
-
-/// L of RFC 3465 2.2: segments that slow start may grow by for one ACK.
-const ACK_LIMIT: u8 = 2;
-
-/// What all algorithms keep: the window, and how much of it was in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    /// Bytes that may be in flight.
-    cwnd: u32,
-    /// Above it, growth is slow.
-    ssthresh: u32,
-    /// Acknowledged bytes that wait until they are worth a segment's growth.
-    credit: u32,
-    /// The most that was in flight in this round trip, which lasts until `used_until` is acknowledged.
-    used: u32,
-    used_until: Seq,
-    mss: u16,
-    /// Initial window, in segments.
-    iw: u8,
-    /// Segments that slow start may grow by for one ACK.
-    ack_limit: u8,
-    /// The window was what ended the last burst.
-    full: bool,
-    /// In the slow start after a timeout, where ACKs cover what had arrived long before (RFC 3465 2.3).
-    after_rto: bool,
-}
-
-impl Window {
-    fn new(mss: u16, iw: u8) -> Window {
-        let mut w = Window {
-            cwnd: 0,
-            ssthresh: u32::MAX,
-            credit: 0,
-            used: 0,
-            used_until: Seq(0),
-            mss: mss.max(1),
-            iw: iw.max(1),
-            ack_limit: ACK_LIMIT,
-            full: false,
-            after_rto: false,
-        };
-        w.cwnd = w.initial();
-        w
-    }
-
-    fn mss(&self) -> u32 {
-        u32::from(self.mss)
-    }
-
-    /// RFC 6928 2: min(10 MSS, max(2 MSS, 14600)), with the configured number in place of ten.
-    fn initial(&self) -> u32 {
-        let n = u32::from(self.iw);
-        (n * self.mss()).min((2 * self.mss()).max(n * IW_SEGMENT))
-    }
-
-    fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
-    }
-
-    /// Slow start for `acked` bytes; returns those that are left over for congestion avoidance.
-    fn slow_start(&mut self, acked: u32) -> u32 {
-        let limit = if self.after_rto { 1 } else { u32::from(self.ack_limit) };
-        let counted = acked.min(limit * self.mss());
-        let room = self.ssthresh.min(MAX_CWND).saturating_sub(self.cwnd);
-        let step = counted.min(room);
-        self.cwnd += step;
-        if !self.in_slow_start() {
-            self.after_rto = false;
-        }
-        counted - step
-    }
-
-    #[inline(always)]
-    fn on_sent(&mut self, una: Seq, nxt: Seq) {
-        let flight = nxt.since(una);
-        let full = flight.saturating_add(self.mss()) > self.cwnd;
-        // The fullest moment of a round trip speaks for it: the ACKs of one burst arrive while the flight shrinks.
-        if full || flight > self.used || una.ge(self.used_until) {
-            self.used = flight;
-            self.used_until = nxt;
-            self.full = full;
-        }
-    }
-
-    /// In slow start half a window in use is enough, because the window doubles in a round trip.
-    fn is_limited(&self) -> bool {
-        self.full || (self.in_slow_start() && self.cwnd / 2 < self.used)
-    }
-
-    /// ssthresh comes down to `part` of the flight (RFC 5681 equation 4: never below two segments).
-    fn cut(&mut self, part: u32) {
-        self.ssthresh = part.max(2 * self.mss());
-        self.credit = 0;
-    }
-
-    fn collapse(&mut self) {
-        self.cwnd = self.mss();
-        self.credit = 0;
-        self.after_rto = true;
-    }
-}
+pub(crate) use window::MAX_CWND;
+use window::{ACK_LIMIT, Window};
 
 /// The congestion control of one connection.
 #[derive(Clone, Copy, Debug)]

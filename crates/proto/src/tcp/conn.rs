@@ -1,11 +1,13 @@
 //! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
 //! acknowledging need comes next, and what is seldom needed last.
 
-use clearway_base::{Duration, Instant, Link, Place, Slab};
+use super::clock::{Ms, Tick, stamp};
+use super::held::Held;
+use super::marks::Marks;
+use clearway_base::{Duration, Instant, Link, Place};
 use clearway_wire::Seq;
 
 use super::cc::Cc;
-use super::deadlines::Timer;
 use super::loss::sent::Sent;
 use super::options::MIN_MSS;
 use super::rate::DeliveryRate;
@@ -25,139 +27,6 @@ use crate::flow::FlowKey;
 use crate::net::path_cache::RouteCache;
 use crate::store::{Env, RxStore, TxStore};
 
-/// A set of marks on a connection: what receiving, timers and the owner want done, and what is so for good.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Marks(u32);
-
-macro_rules! marks {
-    ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
-        impl Marks {
-            $($(#[$doc])* pub(crate) const $name: Marks = Marks(1 << $bit);)*
-
-            const NAMES: &'static [(&'static str, Marks)] = &[$((stringify!($name), Marks::$name),)*];
-        }
-    };
-}
-
-marks! {
-    // ---- what was agreed on
-    /// Timestamps are in use (RFC 7323 3).
-    TS = 14;
-    /// SACK is in use (RFC 2018).
-    SACK = 15;
-
-    // ---- what is due
-    /// There may be something to send.
-    EMIT = 0;
-    /// An ACK must leave in this turn.
-    ACK_NOW = 1;
-    /// Our SYN, or SYN and ACK, must leave (again).
-    SYN_DUE = 2;
-    /// A reset must leave; then the record goes.
-    RST_DUE = 3;
-    /// A window probe or keepalive must leave: a segment that says nothing new and makes the peer answer.
-    PROBE_DUE = 4;
-    /// The sender waited long enough for the window to grow: whatever fits may leave (RFC 9293 3.8.6.2.1, the override timeout).
-    FORCE = 5;
-    /// The next ACK reports a duplicate, `Trouble::duplicate` (RFC 2883).
-    DUPLICATE = 23;
-    /// A write was cut short: tell the owner when there is room.
-    WANT_ROOM = 17;
-    /// The record goes at the end of this operation.
-    GONE = 13;
-    /// The flow moves on to TIME-WAIT at the end of this operation.
-    TO_WAIT = 22;
-    /// A deadline was set that may be nearer than the wheel knows.
-    REARM = 30;
-
-    // ---- how far things have come
-    /// The owner has closed this side. Bytes end at `Snd::end`.
-    SHUT = 7;
-    /// Our FIN left at least once.
-    FIN_SENT = 8;
-    /// The peer's FIN was taken.
-    PEER_FIN = 9;
-    /// The peer's FIN came (`Rcv::fin`) and waits for what is missing before it.
-    FIN_WAITS = 28;
-    /// The owner is gone.
-    ORPHAN = 10;
-    /// The handshake is done, and nobody has accepted yet.
-    PENDING = 11;
-    /// The record is no longer in the flow table: segments do not reach it. It stays for its owner to read and close.
-    DETACHED = 12;
-    /// An in-order segment is missing: `reasm` is taken.
-    HOLE = 19;
-    /// There is urgent data to send that the peer has not acknowledged.
-    SEND_URGENT = 20;
-    /// The peer announced urgent data that the owner has not read past.
-    RECV_URGENT = 21;
-
-    // ---- bookkeeping
-    /// [`Timer::Persist`] runs: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
-    PERSIST = 6;
-    /// [`Timer::Reordering`] runs.
-    REORDERING = 16;
-    /// It is known when what is in flight was sent: `Conn::sent` is taken.
-    FLIGHTS = 25;
-    /// A keepalive probe is out and was not answered.
-    PROBING = 26;
-    /// A round trip is being timed, from `Timing::seq`.
-    TIMING = 18;
-    /// The peer's window is what holds sending back (`trouble.rs`).
-    RWND_LIMITED = 24;
-    /// The owner's send queue is what holds sending back: all of it is on its way, and it is full.
-    SNDBUF_LIMITED = 27;
-    /// Something waits for the peer, since `Times::stuck_since`.
-    STUCK = 29;
-    /// The wheel looks at the connection at `Conn::looked_at` or before.
-    WATCHED = 31;
-}
-
-impl Marks {
-    pub(crate) const NONE: Marks = Marks(0);
-
-    #[inline]
-    pub(crate) const fn has(self, other: Marks) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    #[inline]
-    pub(crate) const fn any(self, other: Marks) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    #[inline]
-    pub(crate) const fn with(self, other: Marks) -> Marks {
-        Marks(self.0 | other.0)
-    }
-
-    #[inline]
-    pub(crate) fn set(&mut self, other: Marks) {
-        self.0 |= other.0;
-    }
-
-    #[inline]
-    pub(crate) fn clear(&mut self, other: Marks) {
-        self.0 &= !other.0;
-    }
-
-    #[inline]
-    pub(crate) const fn intersection(self, other: Marks) -> Marks {
-        Marks(self.0 & other.0)
-    }
-
-    #[inline]
-    pub(crate) fn put(&mut self, other: Marks, on: bool) {
-        if on { self.set(other) } else { self.clear(other) }
-    }
-}
-
-impl core::fmt::Debug for Marks {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_set().entries(Marks::NAMES.iter().filter(|(_, m)| self.has(*m)).map(|(n, _)| n)).finish()
-    }
-}
-
 /// Deadlines and the times that they are reckoned from. The wheel knows one instant for each connection: the earliest, or one before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -172,51 +41,6 @@ pub(crate) struct Times {
     pub stuck_since: Ms,
     /// When something last left.
     pub sent: Ms,
-}
-
-/// A point in time to the millisecond, modulo 2^32: good for 49 days, in half the space.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Ms(u32);
-
-impl Ms {
-    pub(crate) const ZERO: Ms = Ms(0);
-
-    #[inline]
-    pub(crate) fn of(now: Instant) -> Ms {
-        Ms(now.as_millis() as u32)
-    }
-
-    /// How long ago it was.
-    #[inline]
-    pub(crate) fn ago(self, now: Instant) -> Duration {
-        Duration::from_millis(u64::from(self.ms_ago(now)))
-    }
-
-    /// The same in milliseconds.
-    #[inline]
-    pub(crate) fn ms_ago(self, now: Instant) -> u32 {
-        (now.as_millis() as u32).wrapping_sub(self.0)
-    }
-}
-
-/// A point in time in ticks of 2^16 ns, the wheel's, modulo 2^32: it orders what is less than a day and a half apart.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Tick(u32);
-
-impl Tick {
-    /// What lies further ahead than this is not kept as a tick.
-    const FAR: Duration = Duration::from_secs(12 * 3600);
-
-    #[inline(always)]
-    fn of(at: Instant) -> Tick {
-        Tick((at.as_nanos() >> 16) as u32)
-    }
-
-    /// Whether `at` lies in a later tick.
-    #[inline(always)]
-    fn is_before(self, at: Instant) -> bool {
-        Tick::of(at).0.wrapping_sub(self.0) as i32 > 0
-    }
 }
 
 /// An open connection: every state from SYN-SENT to LAST-ACK, and afterwards until its owner closes.
@@ -389,14 +213,6 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// No segment comes or goes any more: no deadline, nothing to do.
-    pub(crate) fn stop(&mut self) {
-        for timer in [Timer::Retransmit, Timer::DelayedAck, Timer::Keepalive] {
-            self.cancel(timer);
-        }
-        self.marks.clear(BUSY);
-    }
-
     /// What is known of it as an orphan.
     pub(crate) fn orphaned(&self) -> Orphaned {
         Orphaned { una: Seq(self.token as u32), bytes: self.token >> u32::BITS }
@@ -480,14 +296,6 @@ impl<E: Env> Conn<E> {
         }
         self.marks.clear(Marks::ACK_NOW.with(Marks::PROBE_DUE));
         self.marks.set(Marks::RST_DUE.with(Marks::EMIT));
-    }
-
-    /// The turn is over, and the delayed ACK was perhaps not part of it.
-    #[inline]
-    pub(crate) fn rearm_delack(&mut self) {
-        if self.delack.is_set() {
-            self.arm(Timer::DelayedAck, self.delack);
-        }
     }
 
     /// Whether the wheel looks before `at`.
@@ -621,80 +429,8 @@ impl<E: Env> Conn<E> {
     }
 }
 
-/// Marks that mean nothing once a connection is over.
-const BUSY: Marks = Marks(
-    Marks::EMIT.0
-        | Marks::ACK_NOW.0
-        | Marks::SYN_DUE.0
-        | Marks::RST_DUE.0
-        | Marks::PROBE_DUE.0
-        | Marks::FORCE.0
-        | Marks::PERSIST.0
-        | Marks::GONE.0
-        | Marks::TO_WAIT.0
-        | Marks::HOLE.0
-        | Marks::DUPLICATE.0
-        | Marks::STUCK.0
-        | Marks::FLIGHTS.0
-        | Marks::REORDERING.0
-        | Marks::WATCHED.0
-        | Marks::REARM.0,
-);
-
 /// How far behind SND.UNA an ACK may be at most: no window is larger (RFC 7323 2.3).
 const MAX_BEHIND: u32 = 1 << 30;
 
-/// What a connection holds of a slab of maps: nothing, most of the time. Nobody else knows its place, so it needs no generation.
-pub(crate) struct Held<T> {
-    index: u32,
-    of: core::marker::PhantomData<fn() -> T>,
-}
-
-impl<T> Held<T> {
-    pub(crate) const NONE: Held<T> = Held { index: u32::MAX, of: core::marker::PhantomData };
-
-    #[inline]
-    pub(crate) fn is_none(&self) -> bool {
-        self.index == u32::MAX
-    }
-
-    #[inline]
-    pub(crate) fn get<'a>(&self, slab: &'a Slab<T>) -> Option<&'a T> {
-        if self.is_none() { None } else { slab.by_index(self.index) }
-    }
-
-    #[inline]
-    pub(crate) fn get_mut<'a>(&self, slab: &'a mut Slab<T>) -> Option<&'a mut T> {
-        if self.is_none() { None } else { slab.by_index_mut(self.index) }
-    }
-
-    /// The place that is held.
-    #[inline]
-    pub(crate) fn index(&self) -> Option<u32> {
-        (!self.is_none()).then_some(self.index)
-    }
-
-    /// Takes a place for `value`, if none is held and there is one.
-    pub(crate) fn take(&mut self, slab: &mut Slab<T>, value: T) {
-        if self.is_none() {
-            self.index = slab.insert(value).map_or(u32::MAX, |h| h.index());
-        }
-    }
-
-    /// Gives the place back.
-    pub(crate) fn give_back(&mut self, slab: &mut Slab<T>) {
-        if let Some(handle) = slab.handle_at(self.index).filter(|_| !self.is_none()) {
-            slab.remove(handle);
-        }
-        *self = Held::NONE;
-    }
-}
-
 /// What the peer's segments are taken to hold before one was seen (RFC 9293 3.7.1, the default of IPv4).
 const FIRST_RCV_MSS: u16 = 536;
-
-/// Our timestamp clock (RFC 7323 5.4): one tick per millisecond.
-#[inline]
-pub(crate) fn stamp(now: Instant, offset: u32) -> u32 {
-    (now.as_millis() as u32).wrapping_add(offset)
-}

@@ -1,9 +1,10 @@
 //! The timers of a connection: what they wait for, and which of them share a deadline because only one of them runs at a time. A connection has one
 //! place in the wheel, for the earliest of its deadlines; [`super::timers`] says what happens when one is due.
 
+use super::marks::{BUSY, Marks};
 use clearway_base::Instant;
 
-use super::conn::{Conn, Marks};
+use super::conn::Conn;
 use crate::store::Env;
 
 /// A timer of a connection.
@@ -108,6 +109,22 @@ impl<E: Env> Conn<E> {
             Slot::Ack => self.delack,
             Slot::Life => self.times.life,
             Slot::Derived => self.user_deadline(now),
+        }
+    }
+
+    /// No segment comes or goes any more: no deadline, nothing to do.
+    pub(crate) fn stop(&mut self) {
+        for timer in [Timer::Retransmit, Timer::DelayedAck, Timer::Keepalive] {
+            self.cancel(timer);
+        }
+        self.marks.clear(BUSY);
+    }
+
+    /// The turn is over, and the delayed ACK was perhaps not part of it.
+    #[inline]
+    pub(crate) fn rearm_delack(&mut self) {
+        if self.delack.is_set() {
+            self.arm(Timer::DelayedAck, self.delack);
         }
     }
 

@@ -6,14 +6,12 @@
 use clearway_hint as hint;
 
 use super::Tcp;
+use super::table::AHEAD;
 use crate::flow::{FlowKey, FlowRef, FlowV4};
 use crate::store::{Env, TxStore};
 
 /// So many records lie in the caches that belong to one core: 480 KB of them.
 const NEAR: u32 = 1_024;
-
-/// Connections that are prepared while the one before them has its turn.
-pub(super) const AHEAD: u32 = 16;
 
 impl<E: Env> Tcp<E> {
     /// Whether records lie far away.

@@ -1,13 +1,13 @@
 //! What becomes of a new connection when all places for connections are taken, or nearly so: THREATS 16.
 
+use super::marks::Marks;
+use super::records::Seeds;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::BURST;
 use clearway_wire::{Addr, Segment};
 
 use super::Tcp;
-use super::conn::Marks;
 use super::context::Cx;
-use super::passive::Seeds;
 use crate::config::WhenFull;
 use crate::counters::Drop;
 use crate::flow::FlowKey;

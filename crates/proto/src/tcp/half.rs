@@ -1,75 +1,21 @@
 //! Handshakes that strangers began (SYN-RECEIVED). A record is small, lives in a slab of its own and holds no buffers, so that a flood
 //! of SYNs never touches established connections (RFC 4987).
 
-use clearway_base::{Duration, Instant};
+use super::clock::stamp;
+use super::records::{ACKED, Half, STAMPS, Seeds};
 use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::conn::stamp;
+use super::Tcp;
 use super::context::{Arrival, Cx};
 use super::options::{self, Agreed};
-use super::passive::Seeds;
 use super::rcv::Rcv;
-use super::{Tcp, window};
-use crate::config::Config;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
-use crate::ids::ListenerId;
 use crate::store::Env;
 
 /// Challenge ACKs that one handshake may cause (RFC 5961 7).
 const CHALLENGES: u8 = 8;
-
-/// What is remembered of a stranger's SYN.
-pub(crate) struct Half {
-    pub key: FlowKey,
-    /// How often the SYN-ACK was repeated.
-    pub tries: u8,
-    /// Challenge ACKs sent.
-    pub challenges: u8,
-    pub irs: Seq,
-    pub iss: Seq,
-    /// TS.Recent.
-    pub ts_recent: u32,
-    /// The largest segment that both sides take.
-    pub mss: u16,
-    /// The shift of the peer's windows.
-    pub snd_scale: u8,
-    /// [`SCALING`], [`STAMPS`], [`SACKS`], [`ACKED`].
-    pub agreed: u8,
-    /// When the first SYN-ACK was planned: microseconds of the clock, modulo 2^32.
-    pub since_us: u32,
-    /// As [`super::conn::Conn::ts_offset`].
-    pub ts_offset: u32,
-    pub listener: ListenerId,
-}
-
-/// Bits of [`Half::agreed`].
-pub(crate) const SCALING: u8 = 1;
-pub(crate) const STAMPS: u8 = 2;
-pub(crate) const SACKS: u8 = 4;
-/// Not agreed on, but kept here: the ACK has come, and the listener waits for data.
-pub(crate) const ACKED: u8 = 8;
-
-impl Half {
-    /// How long ago the first SYN-ACK was planned, if that is less than an hour.
-    fn age(&self, now: Instant) -> Duration {
-        Duration::from_micros(u64::from((now.as_micros() as u32).wrapping_sub(self.since_us)))
-    }
-
-    /// What both sides agreed on.
-    pub(crate) fn agreed(&self, config: &Config) -> Agreed {
-        let scaling = self.agreed & SCALING != 0;
-        Agreed {
-            snd_scale: self.snd_scale,
-            rcv_scale: if scaling { window::scale_for(config.tcp.max_receive_window) } else { 0 },
-            scaling,
-            ts: self.agreed & STAMPS != 0,
-            sack: self.agreed & SACKS != 0,
-            mss: self.mss,
-        }
-    }
-}
 
 /// A SYN-ACK.
 pub(crate) struct SynAck<'a> {

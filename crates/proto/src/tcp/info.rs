@@ -1,10 +1,11 @@
 //! What a connection tells of itself.
 
+use super::marks::Marks;
 use clearway_base::Duration;
 
-use super::conn::{Conn, Marks};
-use super::loss::DUP_THRESH;
+use super::conn::Conn;
 use super::recovery;
+use super::sack::DUP_THRESH;
 use super::state::State;
 use super::{Phase, Tcp, TcpInfo};
 use crate::config::Config;

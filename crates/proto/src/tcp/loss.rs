@@ -1,9 +1,7 @@
 //! What counts as a sign of loss: duplicates that are counted, and time that has passed ([`sent`]).
 
+pub(crate) mod reo_wnd;
 pub(crate) mod sent;
-
-/// Duplicate ACKs, or segments held above a missing one, that mean a loss and no longer reordering (RFC 5681 3.2, RFC 6675 2).
-pub(crate) const DUP_THRESH: u8 = 3;
 
 /// What is asked of an ACK to see whether it is a duplicate.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,17 @@
 //! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing else.
 
+use super::clock::{MINUTE_SECS, Ms, minutes};
+use super::marks::Marks;
 use clearway_base::Instant;
 use clearway_pkt::Buf;
 use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, SackBlocks, Segment};
 
 use super::ack::{self, Said};
-use super::conn::{Conn, Marks, Ms};
+use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
+use super::established::established;
 use super::state::{Cause, State};
 use super::text;
 use crate::counters::Drop;
@@ -19,9 +22,6 @@ use crate::store::{Env, RxStore};
 
 /// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.
 const TIMESTAMP_LIFE: u16 = (24 * 24 * 3600 / MINUTE_SECS) as u16;
-
-/// Ages of timestamps are counted in minutes of 64 seconds, of which 16 bits count 48 days.
-const MINUTE_SECS: u64 = 64;
 
 /// Whether a segment is what everybody expects, and nothing is lost or may be: then it is taken by the instance of [`on_expected`] that asks
 /// nothing about losses.
@@ -144,10 +144,8 @@ fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arriva
     if len > 0 {
         text::count(cx.now, c, arrival.meta.segment_size, len);
     }
-    match c.state {
-        State::Closed | State::Listen | State::TimeWait => return Err(Drop::TcpAfterClose),
-        State::SynSent => return super::active::on_segment(c, cx, arrival),
-        _ => {}
+    if matches!(c.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
+        return Err(Drop::TcpAfterClose);
     }
     let seg = &step_0_simultaneous_open(c, arrival.seg);
     step_1_timestamp(c, cx, seg, len)?;
@@ -203,11 +201,6 @@ fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plai
 /// RFC 7323 5.5: TS.Recent was taken so long ago that it says nothing any more.
 fn is_outdated<E: Env>(now: Instant, c: &Conn<E>) -> bool {
     minutes(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE
-}
-
-/// The time as [`Conn::recent_at`] counts it.
-pub(super) fn minutes(now: Instant) -> u16 {
-    (now.as_millis() / (1000 * MINUTE_SECS)) as u16
 }
 
 fn seconds(now: Instant) -> u32 {
@@ -350,7 +343,7 @@ fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment
             return Err(Drop::TcpBadAck);
         }
         c.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
-        super::active::established(c, cx);
+        established(c, cx);
         c.go(Cause::SynAcked);
         c.tell(ConnEvents::CONNECTED);
     } else if !c.ack_is_acceptable(seg.ack) {

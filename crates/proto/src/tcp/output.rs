@@ -1,16 +1,18 @@
 //! What leaves. [`plan::next`] is pure and says what, or why nothing; `emit_conn` asks it again and again, has room reserved *before* any
 //! state changes, and lets the bytes be copied straight from the send queue into the packet.
 
-mod fast_path;
+pub(super) mod fast_path;
 mod plan;
 
+use super::clock::Ms;
+use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{MAX_PIECES, Sink};
 use clearway_wire::tcp::{TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
 use super::ack;
-use super::conn::{Conn, Marks, Ms};
+use super::conn::Conn;
 use super::context::Pools;
 use super::deadlines::Timer;
 use super::options;
@@ -48,25 +50,15 @@ pub(crate) struct EmitCx<'a, 'o, E: Env, S: Sink> {
 impl<'o, E: Env, S: Sink> EmitCx<'_, 'o, E, S> {
     /// The same once more. What is seldom needed is handed this, so that the original need not lie in memory.
     #[inline(always)]
-    fn again(&mut self) -> EmitCx<'_, 'o, E, S> {
+    pub(super) fn again(&mut self) -> EmitCx<'_, 'o, E, S> {
         EmitCx { now: self.now, pools: self.pools, config: self.config, out: self.out }
-    }
-}
-
-/// One connection's turn to send. It has no [`Marks::EMIT`] afterwards unless something gave it a new one.
-#[inline(always)]
-pub(crate) fn emit_conn<E: Env, S: Sink>(c: &mut Conn<E>, mut cx: EmitCx<'_, '_, E, S>) -> Turn {
-    match fast_path::emit(c, &mut cx) {
-        Some(Ok(())) => Turn::Done,
-        Some(Err(why)) => cannot(c, &mut cx.again(), why),
-        None => emit_any(c, &mut cx.again()),
     }
 }
 
 /// Any turn that is not one segment on the fast path.
 #[cold]
 #[inline(never)]
-fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Turn {
+pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Turn {
     c.marks.clear(Marks::EMIT);
     let result = if c.marks.has(Marks::RST_DUE) {
         emit_last(c, cx)
@@ -79,16 +71,12 @@ fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     end_turn(c, cx, result)
 }
 
-/// The fast path was shut.
-#[cold]
-#[inline(never)]
-fn cannot<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why: OutError) -> Turn {
-    c.marks.clear(Marks::EMIT);
-    end_turn(c, cx, Err(why))
-}
-
 /// What became of a turn, and what has to be done about it when nothing could leave.
-fn end_turn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, result: Result<Turn, OutError>) -> Turn {
+pub(super) fn end_turn<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    result: Result<Turn, OutError>,
+) -> Turn {
     match result {
         Ok(turn) => turn,
         Err(OutError::Full) => Turn::Full,

@@ -1,15 +1,19 @@
 //! Segments for which there is no flow: a listener's SYNs and cookies, and everything that gets a reset (RFC 9293 3.10.7.1 and 3.10.7.2).
 
+use super::clock::stamp;
+use super::marks::Marks;
+use super::records::{Half, SACKS, SCALING, STAMPS, Seeds};
 use clearway_base::{Duration, Handle, Instant};
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::conn::{Conn, Marks, Start, stamp};
+use super::conn::{Conn, Start};
 use super::context::{Arrival, ConnCx, Cx};
 use super::cookie::{self, CookieOptions};
-use super::half::{Half, SACKS, SCALING, STAMPS, SynAck};
+use super::established::established;
+use super::half::SynAck;
 use super::options::{self, Agreed, Offered};
 use super::state::State;
-use super::{Tcp, active, isn, window};
+use super::{Tcp, isn, window};
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::ids::ListenerId;
@@ -20,26 +24,6 @@ const COOKIE_LIFE: Duration = Duration::from_secs(128);
 
 /// What a new ISN stays ahead of the old connection's numbers at least, when a TIME-WAIT pair is used again (RFC 9293 3.6.1).
 pub(super) const REUSE_GAP: u32 = 1 << 17;
-
-/// What an open connection grows from when a stranger's handshake is complete.
-pub(crate) struct Seeds {
-    pub key: FlowKey,
-    /// The hash of `key`.
-    pub hash: u64,
-    pub listener: ListenerId,
-    pub irs: Seq,
-    pub iss: Seq,
-    pub agreed: Agreed,
-    pub ts_recent: u32,
-    /// From SYN-ACK to ACK, when only one SYN-ACK was sent.
-    pub round_trip: Option<Duration>,
-    /// As [`Conn::ts_offset`].
-    pub ts_offset: u32,
-    /// How often the SYN-ACK was repeated.
-    pub tries: u8,
-    /// The half-open record that it replaces; None for a cookie.
-    pub half: Option<u32>,
-}
 
 impl<E: Env> Tcp<E> {
     /// A segment that belongs to no flow.
@@ -256,7 +240,7 @@ impl<E: Env> Tcp<E> {
         if conn.route.mtu() != 0 {
             conn.path_takes(conn.route.mtu());
         }
-        active::established(conn, &mut ConnCx { pools, stack: cx });
+        established(conn, &mut ConnCx { pools, stack: cx });
         let to = FlowRef::new(LifePhase::Open, index);
         let hash = seeds.hash;
         match seeds.half {

@@ -4,10 +4,12 @@
 //! The record is taken when not all that is in flight left at one time, or when the first selective acknowledgement comes, and given back when nothing is
 //! in flight. Without one, losses are told by counting (RFC 6675).
 
+use super::clock::Ms;
+use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
-use super::conn::{Conn, Marks, Ms};
+use super::conn::Conn;
 use super::context::Pools;
 use super::loss::sent::{Lost, Sent};
 use super::rtt::GRANULARITY;
@@ -15,41 +17,6 @@ use super::sack::Scoreboard;
 use super::span::Span;
 use super::trouble::Undo;
 use crate::store::Env;
-
-/// Recoveries for which a wider reordering window is kept (RFC 8985 6.2, step 4).
-const RECOVERIES: u8 = 16;
-
-/// How wide the reordering window is: so many times a quarter of the shortest round trip.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReoWindow {
-    /// RACK.reo_wnd_mult.
-    quarters: u8,
-    /// RACK.reo_wnd_persist.
-    recoveries: u8,
-    /// RACK.dsack_round: SND.NXT when it was last made wider, until that is acknowledged.
-    round: Option<Seq>,
-}
-
-impl ReoWindow {
-    pub(crate) const NEW: ReoWindow = ReoWindow { quarters: 1, recoveries: 0, round: None };
-
-    /// A D-SACK came while SND.UNA was `una`: something was sent again in vain. Once in a round trip the window grows for it.
-    fn on_dsack(&mut self, una: Seq, nxt: Seq) {
-        if self.round.is_none_or(|round| una.ge(round)) {
-            self.round = Some(nxt);
-            self.quarters = self.quarters.saturating_add(1);
-        }
-        self.recoveries = RECOVERIES;
-    }
-
-    /// A recovery is over.
-    fn on_recovered(&mut self) {
-        self.recoveries = self.recoveries.saturating_sub(1);
-        if self.recoveries == 0 {
-            self.quarters = 1;
-        }
-    }
-}
 
 impl<E: Env> Conn<E> {
     /// `span` leaves now, behind or among other bytes in flight. Called before that is noted anywhere else.

@@ -12,8 +12,8 @@
 
 use clearway_wire::Seq;
 
-use super::ack::AckInfo;
-use super::loss::DUP_THRESH;
+use super::ack_info::AckInfo;
+use super::sack::DUP_THRESH;
 use super::sack::Scoreboard;
 use super::span::Span;
 

@@ -13,9 +13,11 @@
 
 use clearway_wire::Seq;
 
-use super::loss::DUP_THRESH;
 use super::ranges::Ranges;
 use super::span::Span;
+
+/// Duplicate ACKs, or segments held above a missing one, that mean a loss and no longer reordering (RFC 5681 3.2, RFC 6675 2).
+pub(crate) const DUP_THRESH: u8 = 3;
 
 /// What the SACK blocks of one ACK said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,11 +3,11 @@
 //! Whoever holds more than the minimum that is its own stands in a line. While memory is short, and only then, some of them are looked at every now
 //! and then, in turn: who has moved too little since the last look is reset, until memory is short no more. The rule is in [`crate::store::lending`].
 
-use clearway_base::{Duration, Instant, Link, List};
-use clearway_wire::Seq;
+use super::clock::Ms;
+use super::trouble::Loan;
+use clearway_base::{Duration, Instant};
 
 use super::Tcp;
-use super::conn::Ms;
 use super::context::Cx;
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -19,35 +19,6 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// How many are looked at then, at most: a line of all connections that there are by default has been looked at in less than four times [`LOOK`].
 const LOOKS: u32 = 1_024;
-
-/// A connection's place in the line, and what was seen of it when it was looked at last.
-#[derive(Clone, Debug)]
-pub(crate) struct Loan {
-    link: Link,
-    conn: u32,
-    /// SND.UNA, and the number up to which the owner had read.
-    acked: Seq,
-    read: Seq,
-    since: Ms,
-}
-
-impl Loan {
-    /// Nothing was lent.
-    pub(crate) const NONE: Loan = Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
-}
-
-/// Those who hold more than their minimum.
-pub(crate) struct Borrowers {
-    line: List,
-    /// When some of them are looked at; [`Instant::NEVER`] while memory is not short.
-    next_look: Instant,
-}
-
-impl Default for Borrowers {
-    fn default() -> Borrowers {
-        Borrowers { line: List::new(), next_look: Instant::NEVER }
-    }
-}
 
 impl<E: Env> Tcp<E> {
     /// Whether memory is short, of either kind.

@@ -1,10 +1,12 @@
 //! RFC 9293 3.10.7.4, step 7: received bytes go to the store, in order or ahead of a hole, and the ACK for them is planned.
 
+use super::clock::Ms;
+use super::marks::Marks;
 use clearway_base::Instant;
 use clearway_pkt::Buf;
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::conn::{Conn, Marks, Ms};
+use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::reasm::{self, Reasm};

@@ -1,16 +1,15 @@
 //! What happens when time passes. A connection has several deadlines and one place in the wheel, at the earliest of them or before it: a deadline
 //! that moves away is only written down, and the wheel looks again when the old one is due.
 
+use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 
-use super::conn::{Conn, Marks};
+use super::ack;
+use super::conn::Conn;
 use super::context::{ConnCx, Cx};
 use super::deadlines::Timer;
 use super::state::{Cause, State};
-use super::{Tcp, ack};
-use crate::error::{Failure, Unreachable};
-use crate::event::ConnEvents;
-use crate::ids::ConnId;
+use crate::error::Failure;
 use crate::store::Env;
 
 /// Retransmissions for a connection without owner before it is given up: nobody waits for it.
@@ -83,29 +82,6 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
                 _ => on_keepalive(c, cx),
             }
         }
-    }
-}
-
-impl<E: Env> Tcp<E> {
-    /// The connection is over because its way is: the peer gets a reset, and the owner learns that the network is out of reach.
-    pub(crate) fn break_off(&mut self, cx: &mut Cx<'_>, id: ConnId) {
-        self.end_because(cx, id, Failure::Unreachable(Unreachable::Network));
-    }
-
-    /// The connection is over because others need the memory that it holds.
-    pub(crate) fn end_for_shortage(&mut self, cx: &mut Cx<'_>, id: ConnId) {
-        if self.end_because(cx, id, Failure::NoMemory) {
-            cx.counters.tcp.shortage_resets += 1;
-        }
-    }
-
-    fn end_because(&mut self, cx: &mut Cx<'_>, id: ConnId, why: Failure) -> bool {
-        let Some(c) = self.owned_mut(id).filter(|c| c.state != State::Closed) else { return false };
-        c.failure.get_or_insert(why);
-        c.tell(ConnEvents::FAILED);
-        c.reset();
-        self.settle(cx.config, cx.counters, id.index());
-        true
     }
 }
 

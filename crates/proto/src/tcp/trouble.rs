@@ -1,16 +1,30 @@
 //! What a connection has been through that most connections are spared: repetitions, reordering, and waiting for the peer's window or for room in its
 //! own send queue. The record is taken when the first such thing happens and kept until the connection is gone, so that what is counted stays counted.
 
-use clearway_base::{Duration, Instant};
+use clearway_base::{Duration, Instant, Link};
 use clearway_wire::Seq;
 
 use super::cc::Cc;
-use super::conn::{Conn, Marks};
-use super::context::Pools;
-use super::rack::ReoWindow;
-use super::shortage::Loan;
+use super::clock::Ms;
+use super::loss::reo_wnd::ReoWindow;
+use super::marks::Marks;
 use super::span::Span;
-use crate::store::Env;
+
+/// A connection's place in the line, and what was seen of it when it was looked at last.
+#[derive(Clone, Debug)]
+pub(crate) struct Loan {
+    pub link: Link,
+    pub conn: u32,
+    /// SND.UNA, and the number up to which the owner had read.
+    pub acked: Seq,
+    pub read: Seq,
+    pub since: Ms,
+}
+
+impl Loan {
+    /// Nothing was lent.
+    pub(crate) const NONE: Loan = Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
+}
 
 /// The record of one connection.
 #[derive(Clone, Debug)]
@@ -31,8 +45,8 @@ pub(crate) struct Trouble {
     pub duplicate: Span,
     /// When the present limit, [`Marks::RWND_LIMITED`] or [`Marks::SNDBUF_LIMITED`], began to hold.
     since: Instant,
-    rwnd_limited: Duration,
-    sndbuf_limited: Duration,
+    pub rwnd_limited: Duration,
+    pub sndbuf_limited: Duration,
     /// What it has borrowed.
     pub loan: Loan,
     /// How the congestion window stood before the last recovery.
@@ -70,47 +84,6 @@ impl Trouble {
     };
 }
 
-/// The limits of which time is kept (RFC 4898, tcpEStatsPerfSndLimTime…, in the sense of Linux: the peer's window, and the send queue's room).
-const LIMITS: Marks = Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED);
-
-impl<E: Env> Conn<E> {
-    /// Notes something in the record, which is taken if there is none yet. There are as many places as connections.
-    pub(crate) fn suffer(&mut self, p: &mut Pools<E>, what: impl FnOnce(&mut Trouble)) {
-        if self.trouble.is_none() {
-            self.trouble.take(&mut p.troubles, Trouble::NONE);
-        }
-        if let Some(trouble) = self.trouble.get_mut(&mut p.troubles) {
-            what(trouble);
-        }
-    }
-
-    /// The record, empty when there is none.
-    pub(crate) fn suffered<'a>(&self, p: &'a Pools<E>) -> &'a Trouble {
-        self.trouble.get(&p.troubles).unwrap_or(&Trouble::NONE)
-    }
-
-    /// From now on `limit` is what holds sending back; empty: none of those of which time is kept.
-    pub(crate) fn limited_by(&mut self, now: Instant, p: &mut Pools<E>, limit: Marks) {
-        let before = self.marks.intersection(LIMITS);
-        if before == limit {
-            return;
-        }
-        self.marks.clear(LIMITS);
-        self.marks.set(limit);
-        self.suffer(p, |t| {
-            t.count(now, before);
-            t.since = now;
-        });
-    }
-
-    /// How long the peer's window, and the room of the send queue, have held sending back.
-    pub(crate) fn limited_times(&self, now: Instant, p: &Pools<E>) -> (Duration, Duration) {
-        let mut trouble = self.suffered(p).clone();
-        trouble.count(now, self.marks.intersection(LIMITS));
-        (trouble.rwnd_limited, trouble.sndbuf_limited)
-    }
-}
-
 impl Trouble {
     /// `len` bytes were sent again.
     pub(crate) fn resent(&mut self, len: u32) {
@@ -119,8 +92,13 @@ impl Trouble {
         }
     }
 
+    /// A limit begins to hold.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
+
     /// Counts the time from `since` until now as time under `limit`.
-    fn count(&mut self, now: Instant, limit: Marks) {
+    pub(crate) fn count(&mut self, now: Instant, limit: Marks) {
         let time = now.since(self.since);
         if limit == Marks::RWND_LIMITED {
             self.rwnd_limited = self.rwnd_limited + time;

@@ -1,10 +1,11 @@
 //! What owners do to their connections and listeners. Each verb marks, and `settle` does the rest.
 
+use super::established::QUICK_ACKS;
+use super::marks::Marks;
 use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
 use clearway_wire::{Addr, Endpoint, Segment};
 
-use super::active::QUICK_ACKS;
-use super::conn::{Conn, Marks, Start};
+use super::conn::{Conn, Start};
 use super::context::Cx;
 use super::deadlines::Timer;
 use super::state::State;
@@ -561,6 +562,29 @@ impl<E: Env> Tcp<E> {
         // What waited for company may leave now.
         c.wants_turn();
         self.settle(config, counters, id.index());
+    }
+}
+
+impl<E: Env> Tcp<E> {
+    /// The connection is over because its way is: the peer gets a reset, and the owner learns that the network is out of reach.
+    pub(crate) fn break_off(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        self.end_because(cx, id, Failure::Unreachable(crate::error::Unreachable::Network));
+    }
+
+    /// The connection is over because others need the memory that it holds.
+    pub(crate) fn end_for_shortage(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        if self.end_because(cx, id, Failure::NoMemory) {
+            cx.counters.tcp.shortage_resets += 1;
+        }
+    }
+
+    fn end_because(&mut self, cx: &mut Cx<'_>, id: ConnId, why: Failure) -> bool {
+        let Some(c) = self.owned_mut(id).filter(|c| c.state != State::Closed) else { return false };
+        c.failure.get_or_insert(why);
+        c.tell(crate::event::ConnEvents::FAILED);
+        c.reset();
+        self.settle(cx.config, cx.counters, id.index());
+        true
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! All records wait equally long, so they lie in the order in which they end: no timer is needed but that of the oldest.
 
-use clearway_base::{Duration, Instant, Link};
+use super::clock::stamp;
+use super::records::Wait;
+use clearway_base::{Duration, Instant};
 use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::conn::{Conn, Marks, stamp};
 use super::context::{Arrival, Cx};
 use super::passive::REUSE_GAP;
 use super::{Tcp, isn};
@@ -27,33 +28,6 @@ pub(super) enum Claim {
     Again(u32),
     /// Somebody has it.
     Taken,
-}
-
-/// What is remembered of a finished connection: 64 bytes.
-pub(crate) struct Wait {
-    pub key: FlowKey,
-    /// The window that our ACKs repeat; its lowest bit says that timestamps are in use.
-    pub window: u16,
-    pub rcv_nxt: Seq,
-    pub snd_nxt: Seq,
-    /// TS.Recent.
-    pub ts_recent: u32,
-    /// When it ends: milliseconds of the clock, modulo 2^32.
-    pub ends_ms: u32,
-    /// On the list of all, the one that ends first in front.
-    pub link: Link,
-}
-
-impl Wait {
-    fn has_stamps(&self) -> bool {
-        self.window & 1 == 1
-    }
-
-    /// How long it has left at `now`.
-    fn left(&self, now: Instant) -> Duration {
-        let left = self.ends_ms.wrapping_sub(now.as_millis() as u32) as i32;
-        Duration::from_millis(u64::from(left.max(0).unsigned_abs()))
-    }
 }
 
 impl<E: Env> Tcp<E> {
@@ -194,21 +168,5 @@ fn may_reuse(wait: &Wait, syn: &Segment) -> bool {
             age > 0 || (age == 0 && syn.seq.gt(wait.rcv_nxt))
         }
         None => syn.seq.gt(wait.rcv_nxt),
-    }
-}
-
-impl Wait {
-    /// What is to be remembered of `c`.
-    fn of<E: Env>(c: &Conn<E>, now: Instant, config: &Config) -> Wait {
-        let window = (c.rcv.wnd() >> c.rcv.shift).min(u32::from(u16::MAX)) as u16;
-        Wait {
-            key: c.key,
-            window: window & !1 | u16::from(c.marks.has(Marks::TS)),
-            rcv_nxt: c.rcv.nxt,
-            snd_nxt: c.snd.nxt,
-            ts_recent: c.ts_recent,
-            ends_ms: (now + config.tcp.time_wait).as_millis() as u32,
-            link: Link::OFF,
-        }
     }
 }

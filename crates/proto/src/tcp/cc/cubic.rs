@@ -14,8 +14,8 @@
 
 use clearway_base::{Duration, Instant};
 
-use super::{MAX_CWND, Window};
-use crate::tcp::ack::AckInfo;
+use super::window::{MAX_CWND, Window};
+use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
 
 /// log2 of the nanoseconds in one tick of the epoch's clock: about a millisecond, so that 32 bits reach 52 days.

@@ -1,7 +1,7 @@
 //! NewReno: additive increase, halving on loss (RFC 5681, with the byte counting of RFC 3465).
 
-use super::{MAX_CWND, Window};
-use crate::tcp::ack::AckInfo;
+use super::window::{MAX_CWND, Window};
+use crate::tcp::ack_info::AckInfo;
 
 /// Reno's state is the window alone.
 pub(super) struct Reno;

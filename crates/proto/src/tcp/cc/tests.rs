@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Cc, MAX_CWND};
 use crate::config::Congestion;
-use crate::tcp::ack::AckInfo;
+use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
 
 const MSS: u32 = 1000;

@@ -1,6 +1,8 @@
 //! The turn that nearly all turns are: everything that waits is one segment, nothing is lost, and the way out is known. The rules are those of
 //! `output.rs`; what is told apart here is only who makes the packet.
 
+use crate::tcp::clock::stamp;
+use crate::tcp::marks::Marks;
 use clearway_base::Instant;
 use clearway_pkt::Sink;
 use clearway_wire::tcp::TcpOptions;
@@ -13,7 +15,7 @@ use crate::counters::Counters;
 use crate::net::output::OutError;
 use crate::net::output::segment::{SegmentOut, Way, quick_way, send_segment};
 use crate::store::{Env, TxStore};
-use crate::tcp::conn::{Conn, Marks, stamp};
+use crate::tcp::conn::Conn;
 use crate::tcp::context::Pools;
 use crate::tcp::span::Span;
 use crate::tcp::state::State;
@@ -25,7 +27,7 @@ const SPECIAL: Marks =
 
 /// Sends the one segment that waits. None: the turn is not of that kind, and nothing has changed that `emit_any` would not change too.
 #[inline(always)]
-pub(super) fn emit<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Option<Result<(), OutError>> {
+pub(crate) fn emit<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Option<Result<(), OutError>> {
     let flight = c.outstanding();
     let len = lone_segment(c, cx.pools, flight, SPECIAL)?;
     if c.state != State::Established || c.route.mtu() != u32::from(c.snd.fits_mtu) {

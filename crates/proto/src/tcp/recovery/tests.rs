@@ -6,7 +6,7 @@ use clearway_wire::Seq;
 use proptest::prelude::*;
 
 use super::{Next, Phase, Recovery, Signal};
-use crate::tcp::ack::AckInfo;
+use crate::tcp::ack_info::AckInfo;
 use crate::tcp::cc::tests::ack;
 use crate::tcp::sack::Scoreboard;
 use crate::tcp::span::Span;

@@ -3,8 +3,8 @@
 use core::mem::{offset_of, size_of};
 
 use crate::tcp::conn::Conn;
-use crate::tcp::half::Half;
-use crate::tcp::wait::Wait;
+use crate::tcp::records::{Half, Wait};
+use crate::tcp::trouble::Trouble;
 use crate::testing::TestEnv;
 
 /// A slab's own part of each entry.
@@ -25,6 +25,11 @@ fn a_handshake_costs_at_most_128_bytes_and_time_wait_64() {
     let all = size_of::<Half>() + SLAB + TIMER + FLOW;
     assert!(all <= 128, "{all} bytes");
     assert!(size_of::<Wait>() <= 64, "{} bytes", size_of::<Wait>());
+}
+
+#[test]
+fn what_is_kept_of_rare_things_costs_at_most_256_bytes() {
+    assert!(size_of::<Trouble>() <= 256, "{} bytes", size_of::<Trouble>());
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! What one acknowledgement says, for those who decide: loss recovery, congestion control, the estimate of the round trip.
+
+use clearway_base::{Duration, Instant};
+use clearway_wire::Seq;
+
+/// Everything that one arriving ACK said. Lengths are in bytes of sequence space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckInfo {
+    /// When it arrived.
+    pub now: Instant,
+    /// Newly acknowledged by SEG.ACK.
+    pub acked: u32,
+    /// A duplicate ACK in the sense of RFC 5681 2 (with SACK: one that brings new SACK blocks, RFC 6675 2).
+    pub dup: bool,
+    /// A round trip that this ACK completed (RFC 6298 3, RFC 7323 4).
+    pub rtt_sample: Option<Duration>,
+    /// Bytes in flight before this ACK.
+    pub flight_before: u32,
+    /// Bytes in flight after it.
+    pub flight: u32,
+    /// The congestion window was what held us back before this ACK (RFC 7661 4.2; RFC 9438 5.8): only then may it grow.
+    pub cwnd_limited: bool,
+    /// SND.UNA after it.
+    pub una: Seq,
+    /// SND.NXT, which an ACK does not change.
+    pub nxt: Seq,
+    /// What is missing below is lost for the time that has passed (RFC 8985). None: losses are told by counting.
+    pub lost_edge: Option<Seq>,
+}

@@ -1,0 +1,49 @@
+//! Places in slabs that connections share.
+
+use clearway_base::Slab;
+
+/// What a connection holds of a slab of maps: nothing, most of the time. Nobody else knows its place, so it needs no generation.
+pub(crate) struct Held<T> {
+    index: u32,
+    of: core::marker::PhantomData<fn() -> T>,
+}
+
+impl<T> Held<T> {
+    pub(crate) const NONE: Held<T> = Held { index: u32::MAX, of: core::marker::PhantomData };
+
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.index == u32::MAX
+    }
+
+    #[inline]
+    pub(crate) fn get<'a>(&self, slab: &'a Slab<T>) -> Option<&'a T> {
+        if self.is_none() { None } else { slab.by_index(self.index) }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut<'a>(&self, slab: &'a mut Slab<T>) -> Option<&'a mut T> {
+        if self.is_none() { None } else { slab.by_index_mut(self.index) }
+    }
+
+    /// The place that is held.
+    #[inline]
+    pub(crate) fn index(&self) -> Option<u32> {
+        (!self.is_none()).then_some(self.index)
+    }
+
+    /// Takes a place for `value`, if none is held and there is one.
+    pub(crate) fn take(&mut self, slab: &mut Slab<T>, value: T) {
+        if self.is_none() {
+            self.index = slab.insert(value).map_or(u32::MAX, |h| h.index());
+        }
+    }
+
+    /// Gives the place back.
+    pub(crate) fn give_back(&mut self, slab: &mut Slab<T>) {
+        if let Some(handle) = slab.handle_at(self.index).filter(|_| !self.is_none()) {
+            slab.remove(handle);
+        }
+        *self = Held::NONE;
+    }
+}

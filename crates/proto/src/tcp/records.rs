@@ -1,0 +1,127 @@
+//! The small records: of a handshake that a stranger began, of a finished connection, and of what an open connection grows from.
+
+use clearway_base::{Duration, Instant, Link};
+use clearway_wire::Seq;
+
+use super::conn::Conn;
+use super::marks::Marks;
+use super::options::Agreed;
+use super::window;
+use crate::config::Config;
+use crate::flow::FlowKey;
+use crate::ids::ListenerId;
+use crate::store::Env;
+
+/// What is remembered of a stranger's SYN.
+pub(crate) struct Half {
+    pub key: FlowKey,
+    /// How often the SYN-ACK was repeated.
+    pub tries: u8,
+    /// Challenge ACKs sent.
+    pub challenges: u8,
+    pub irs: Seq,
+    pub iss: Seq,
+    /// TS.Recent.
+    pub ts_recent: u32,
+    /// The largest segment that both sides take.
+    pub mss: u16,
+    /// The shift of the peer's windows.
+    pub snd_scale: u8,
+    /// [`SCALING`], [`STAMPS`], [`SACKS`], [`ACKED`].
+    pub agreed: u8,
+    /// When the first SYN-ACK was planned: microseconds of the clock, modulo 2^32.
+    pub since_us: u32,
+    /// As `Conn::ts_offset`.
+    pub ts_offset: u32,
+    pub listener: ListenerId,
+}
+
+/// Bits of [`Half::agreed`].
+pub(crate) const SCALING: u8 = 1;
+pub(crate) const STAMPS: u8 = 2;
+pub(crate) const SACKS: u8 = 4;
+/// Not agreed on, but kept here: the ACK has come, and the listener waits for data.
+pub(crate) const ACKED: u8 = 8;
+
+impl Half {
+    /// How long ago the first SYN-ACK was planned, if that is less than an hour.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        Duration::from_micros(u64::from((now.as_micros() as u32).wrapping_sub(self.since_us)))
+    }
+
+    /// What both sides agreed on.
+    pub(crate) fn agreed(&self, config: &Config) -> Agreed {
+        let scaling = self.agreed & SCALING != 0;
+        Agreed {
+            snd_scale: self.snd_scale,
+            rcv_scale: if scaling { window::scale_for(config.tcp.max_receive_window) } else { 0 },
+            scaling,
+            ts: self.agreed & STAMPS != 0,
+            sack: self.agreed & SACKS != 0,
+            mss: self.mss,
+        }
+    }
+}
+
+/// What is remembered of a finished connection: 64 bytes.
+pub(crate) struct Wait {
+    pub key: FlowKey,
+    /// The window that our ACKs repeat; its lowest bit says that timestamps are in use.
+    pub window: u16,
+    pub rcv_nxt: Seq,
+    pub snd_nxt: Seq,
+    /// TS.Recent.
+    pub ts_recent: u32,
+    /// When it ends: milliseconds of the clock, modulo 2^32.
+    pub ends_ms: u32,
+    /// On the list of all, the one that ends first in front.
+    pub link: Link,
+}
+
+impl Wait {
+    pub(super) fn has_stamps(&self) -> bool {
+        self.window & 1 == 1
+    }
+
+    /// How long it has left at `now`.
+    pub(super) fn left(&self, now: Instant) -> Duration {
+        let left = self.ends_ms.wrapping_sub(now.as_millis() as u32) as i32;
+        Duration::from_millis(u64::from(left.max(0).unsigned_abs()))
+    }
+}
+
+impl Wait {
+    /// What is to be remembered of `c`.
+    pub(super) fn of<E: Env>(c: &Conn<E>, now: Instant, config: &Config) -> Wait {
+        let window = (c.rcv.wnd() >> c.rcv.shift).min(u32::from(u16::MAX)) as u16;
+        Wait {
+            key: c.key,
+            window: window & !1 | u16::from(c.marks.has(Marks::TS)),
+            rcv_nxt: c.rcv.nxt,
+            snd_nxt: c.snd.nxt,
+            ts_recent: c.ts_recent,
+            ends_ms: (now + config.tcp.time_wait).as_millis() as u32,
+            link: Link::OFF,
+        }
+    }
+}
+
+/// What an open connection grows from when a stranger's handshake is complete.
+pub(crate) struct Seeds {
+    pub key: FlowKey,
+    /// The hash of `key`.
+    pub hash: u64,
+    pub listener: ListenerId,
+    pub irs: Seq,
+    pub iss: Seq,
+    pub agreed: Agreed,
+    pub ts_recent: u32,
+    /// From SYN-ACK to ACK, when only one SYN-ACK was sent.
+    pub round_trip: Option<Duration>,
+    /// As `Conn::ts_offset`.
+    pub ts_offset: u32,
+    /// How often the SYN-ACK was repeated.
+    pub tries: u8,
+    /// The half-open record that it replaces; None for a cookie.
+    pub half: Option<u32>,
+}
