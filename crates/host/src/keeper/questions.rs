@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::Handle;
 use clearway_session::errno::{Refusal, refuse};
@@ -18,8 +18,8 @@ use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SndBuf;
 
-use super::{Keeper, Process};
-use crate::answer::Asker;
+use super::{Keeper, Lifeline, Process};
+use crate::answer::{Asker, Doorway};
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
 const MAX_STAYED: usize = 256;
@@ -37,8 +37,8 @@ impl Keeper {
         }
         let Some(process) = self.processes.get(handle) else { return };
         if let Request::Inherit { cookie } = request {
-            let door = Arc::clone(&process.door);
-            return door.answer(&self.leave_heirloom(cookie, process.through.as_deref()), &[]);
+            let (door, through) = (Arc::clone(&process.door), process.through.clone());
+            return self.ask_inherit(door, cookie, through);
         }
         let Some(member) = &process.member else {
             // Who has not been let in has nothing to ask.
@@ -66,6 +66,39 @@ impl Keeper {
                 self.ask_revive(asker, request);
             }
             request => self.ask_worker(asker, request),
+        }
+    }
+
+    /// A session fd that was claimed a moment ago is its session's as soon as the worker has heard of that: the answer comes behind it.
+    fn ask_inherit(&self, door: Arc<Doorway>, cookie: u64, through: Option<String>) {
+        let lifeline = self.cookies.get(&cookie).and_then(|handle| self.lifelines.get(*handle));
+        let may_be_claimed =
+            |lifeline: &Lifeline| lifeline.ahead.is_some() && lifeline.session.load(Ordering::Acquire) == 0;
+        if !lifeline.is_some_and(may_be_claimed) {
+            return door.answer(&self.leave_heirloom(cookie, through.as_deref()), &[]);
+        }
+        let inbox = self.inbox.clone();
+        let answer = move || {
+            let answer =
+                move |keeper: &mut Keeper| door.answer(&keeper.leave_heirloom(cookie, through.as_deref()), &[]);
+            // A keeper that has ended has closed all doors.
+            let _ = inbox.post(Box::new(answer));
+        };
+        // Which worker it is nobody knows yet: the last of them to have heard has it answered.
+        let last = Arc::new(Mutex::new((self.workers.count(), Some(answer))));
+        for worker in 0..self.workers.count() {
+            let last = Arc::clone(&last);
+            let hear = move |worker: &mut Worker| {
+                let time = worker.time();
+                let (sessions, stack) = worker.both();
+                sessions.hear(time, stack);
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                last.0 -= 1;
+                if last.0 == 0 {
+                    last.1.take().into_iter().for_each(|answer| answer());
+                }
+            };
+            self.workers.to_worker(worker, Box::new(hear));
         }
     }
 

@@ -1,14 +1,18 @@
 //! Session fds and streams that a process has ahead of need: every way in which they are used, given up or lost.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 
 use clearway_host::NamespaceLimits;
 use clearway_shm::door::{MAX_AHEAD, Request};
 use clearway_shm::layout::{request, state};
+use clearway_shm::socket;
 use nix::errno::Errno;
 
 use crate::child::eventually;
 use crate::guest::{Guest, Sock, hello};
+use crate::minute::StillHouse;
 use crate::world::World;
 
 const ADDRESS: &str = "172.16.1.1:80";
@@ -242,6 +246,40 @@ fn whatever_stands_in_the_claim_words_nothing_is_left_of_a_program_that_is_gone(
     }
     drop((client, ours));
     world.wait_until_empty();
+}
+
+#[test]
+fn a_session_fd_can_be_handed_over_as_soon_as_it_was_claimed() {
+    let house = StillHouse::new("handed");
+    let guest = |namespace| Guest::attach(&house.door, hello(namespace, None)).unwrap();
+    let (server, client) = (guest("server"), guest("client"));
+    let mut listener = server.listener(ADDRESS);
+    let _ours = client.connect(ADDRESS).unwrap();
+    let session = server.take(&mut listener).unwrap();
+    let fd = server.session_fds(1).unwrap().pop().unwrap();
+    let cookie = socket::cookie(fd.1.as_fd()).unwrap();
+    let ((begins, begun), (release, held)) = (channel(), channel::<()>());
+    std::thread::scope(|scope| {
+        let stands = scope.spawn(|| {
+            house.ask(move |_, _| {
+                begins.send(()).unwrap();
+                let _ = held.recv();
+            });
+        });
+        begun.recv().unwrap();
+        // The keeper reads the question before the worker hears of the claim.
+        let theirs = server.claim(session, fd);
+        server.ask_and_run(&[Request::Inherit { cookie }]);
+        release.send(()).unwrap();
+        stands.join().unwrap();
+        let fd = theirs.lifeline.as_ref().unwrap().as_fd();
+        let mut heirloom = None;
+        eventually("what a receiver needs lies there", || {
+            heirloom = socket::take_heirloom(fd);
+            heirloom.is_some()
+        });
+        assert_eq!(heirloom.unwrap().session, session.id);
+    });
 }
 
 #[test]

@@ -23,6 +23,13 @@ const LOOKS: u32 = 4;
 const MAX_STEP: u32 = 1 << 14;
 
 impl Sessions {
+    /// Takes what processes have left by now, before the next turn does.
+    pub fn hear(&mut self, time: Time, stack: &mut HostStack) {
+        for _ in 0..LANE_SLOTS as usize / QUANTUM {
+            self.take_messages(time, stack);
+        }
+    }
+
     /// Takes messages of all processes. True: there were some.
     pub(super) fn take_messages(&mut self, time: Time, stack: &mut HostStack) -> bool {
         let mut any = false;
