@@ -32,6 +32,10 @@ fn main() -> std::io::Result<()> {
         fs::create_dir_all(root.join(target))?;
         fs::write(root.join(target).join(name), text)?;
     }
+    fs::create_dir_all(root.join("import"))?;
+    for (name, export) in clearway_fuzz::exports() {
+        fs::write(root.join("import").join(name), export)?;
+    }
     fs::create_dir_all(root.join("peer"))?;
     for (name, program) in peers() {
         fs::write(root.join("peer").join(name), program)?;

@@ -59,7 +59,19 @@ fn limits() -> Limits {
 
 impl Rig {
     pub(crate) fn new(links: &[Link]) -> Rig {
-        let mut config = Config { limits: limits(), ..Config::new([3; 32]) };
+        Rig::with(limits(), links)
+    }
+
+    /// As [`Rig::new`], with room for no other interfaces, and with something to make buffers with.
+    pub(crate) fn sealed(links: &[Link]) -> Rig {
+        let mut rig = Rig::with(Limits { interfaces: links.len() as u16, ..limits() }, links);
+        let pool = rig.pool.clone();
+        rig.stack.set_buffer_maker(Box::new(move |bytes| pool.copy_of(bytes)));
+        rig
+    }
+
+    fn with(limits: Limits, links: &[Link]) -> Rig {
+        let mut config = Config { limits, ..Config::new([3; 32]) };
         config.tcp.max_receive_window = 256 * 1024;
         let pool = Pool::new(BUFS, BUF_LEN);
         let mut stack = Stack::new(config, ChainRx::new(96, 128 * 1024), RingTx::new(32, 2048, 64 * 1024));

@@ -75,6 +75,17 @@ fn every_truncation_and_every_flipped_bit_of_a_frame_input_is_survived() {
     }
 }
 
+#[test]
+fn every_import_input_and_every_truncation_and_every_flipped_bit_of_it_is_survived() {
+    for input in corpus("import", |_| true) {
+        clearway_fuzz::import(&input);
+    }
+    // The long ones are mostly payload.
+    for input in corpus("import", |path| !is_found(path)).into_iter().filter(|input| input.len() < 3_000) {
+        damaged(&input, clearway_fuzz::import);
+    }
+}
+
 /// Every truncation, and every flipped bit.
 fn damaged(input: &[u8], target: impl Fn(&[u8])) {
     for len in 0..input.len() {

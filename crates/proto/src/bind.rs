@@ -125,6 +125,11 @@ impl Binds {
         Some(&mut self.slab.get_mut(Self::handle(id)?)?.spec)
     }
 
+    /// Every reservation.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BindId, BindSpec)> {
+        self.slab.iter().filter_map(|(handle, b)| Some((BindId::from_bits(handle.to_bits())?, b.spec)))
+    }
+
     pub(crate) fn set_listening(&mut self, id: BindId, listening: bool) {
         if let Some(bound) = Self::handle(id).and_then(|handle| self.slab.get_mut(handle)) {
             bound.listening = listening;

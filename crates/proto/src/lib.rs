@@ -14,6 +14,7 @@ pub mod config;
 pub mod counters;
 pub mod error;
 pub mod event;
+pub mod export;
 pub mod limits;
 pub mod store;
 

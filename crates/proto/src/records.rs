@@ -90,6 +90,12 @@ impl<M> Records<M> {
         Some((&record.value, &self.bytes[record.start as usize..(record.start + record.len) as usize]))
     }
 
+    /// Every record, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&M, &[u8])> {
+        let bytes = |r: &Record<M>| &self.bytes[r.start as usize..(r.start + r.len) as usize];
+        self.records.iter().map(move |r| (&r.value, bytes(r)))
+    }
+
     /// Takes the oldest record away; its bytes may be read until the next push.
     pub(crate) fn pop(&mut self) -> Option<(M, &[u8])> {
         let record = self.records.pop()?;

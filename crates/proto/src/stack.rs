@@ -3,6 +3,7 @@
 mod binds;
 mod classify;
 mod emit;
+mod export;
 mod groups;
 mod ingest;
 mod links;

@@ -14,6 +14,7 @@ mod context;
 mod cookie;
 mod deadlines;
 mod established;
+mod export;
 mod far;
 mod full;
 mod half;

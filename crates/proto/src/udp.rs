@@ -1,6 +1,7 @@
 //! UDP sockets (RFC 768): bound, perhaps connected, each with a bounded queue either way.
 
 mod errors;
+mod export;
 mod groups;
 mod report;
 mod verbs;
@@ -557,8 +558,22 @@ impl Udp {
         if self.sockets.is_full() && !self.give_up_oldest(counters) {
             return Err(UdpError::TooMany);
         }
+        let socket = self.fresh(spec, local, sharing);
+        let handle = self.sockets.insert(socket);
+        let handle = handle.ok_or(UdpError::TooMany)?;
+        let port = self.hash_of_port(spec.table, local.port);
+        if self.ports_taken.insert(port, handle.index()).is_err() || self.enter(handle.index()).is_err() {
+            self.ports_taken.remove(port, |value| value == handle.index());
+            self.sockets.remove(handle);
+            return Err(UdpError::TooMany);
+        }
+        to_id(handle).ok_or(UdpError::TooMany)
+    }
+
+    /// A socket bound to `local`, with empty queues.
+    fn fresh(&self, spec: &UdpSpec, local: Endpoint, sharing: &Sharing) -> Socket {
         let records = (self.queue_bytes / BYTES_PER_DATAGRAM).max(MIN_DATAGRAMS);
-        let handle = self.sockets.insert(Socket {
+        Socket {
             table: spec.table,
             local,
             bound: local,
@@ -591,15 +606,7 @@ impl Udp {
             ready: Link::OFF,
             told: Link::OFF,
             closing: Link::OFF,
-        });
-        let handle = handle.ok_or(UdpError::TooMany)?;
-        let port = self.hash_of_port(spec.table, local.port);
-        if self.ports_taken.insert(port, handle.index()).is_err() || self.enter(handle.index()).is_err() {
-            self.ports_taken.remove(port, |value| value == handle.index());
-            self.sockets.remove(handle);
-            return Err(UdpError::TooMany);
         }
-        to_id(handle).ok_or(UdpError::TooMany)
     }
 
     /// Whether somebody keeps the port from `spec`: whoever has it on an address that some datagram for `spec` could be for, unless both share. The rules are

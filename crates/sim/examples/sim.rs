@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::Parser;
 use clearway_sim::report::{Report, keep_panics, replay_seed, try_seed};
+use clearway_sim::run::Mode;
 use clearway_sim::scenario::{SCENARIOS, Scenario, named, of_seed};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -36,9 +37,18 @@ struct Arguments {
     /// Go on after a failure, and tell all of them at the end
     #[arg(long)]
     keep_going: bool,
+    /// At random instants, export every stack and go on with a new one
+    #[arg(long)]
+    export: bool,
     /// Tell the names of the scenarios
     #[arg(long)]
     list: bool,
+}
+
+impl Arguments {
+    fn mode(&self) -> Mode {
+        if self.export { Mode::Export } else { Mode::Plain }
+    }
 }
 
 fn main() -> ExitCode {
@@ -58,8 +68,9 @@ fn main() -> ExitCode {
         None => None,
     };
     keep_panics();
+    let mode = arguments.mode();
     match (arguments.seed, arguments.seeds) {
-        (Some(seed), _) => one(seed, scenario.unwrap_or_else(|| of_seed(seed))),
+        (Some(seed), _) => one(seed, scenario.unwrap_or_else(|| of_seed(seed)), mode),
         (None, Some(count)) => many(&arguments, count, scenario),
         (None, None) => ExitCode::from(2),
     }
@@ -69,8 +80,8 @@ fn folder() -> PathBuf {
     PathBuf::from("target/sim")
 }
 
-fn one(seed: u64, scenario: &'static Scenario) -> ExitCode {
-    match replay_seed(seed, scenario, &folder()) {
+fn one(seed: u64, scenario: &'static Scenario, mode: Mode) -> ExitCode {
+    match replay_seed(seed, scenario, mode, &folder()) {
         Ok(summary) => {
             println!("seed {seed} of {} held: {} frames in {}", scenario.name, summary.frames, summary.lasted);
             ExitCode::SUCCESS
@@ -88,6 +99,7 @@ struct Work {
     stop: AtomicBool,
     reports: Mutex<Vec<Report>>,
     frames: AtomicU64,
+    renewed: AtomicU64,
 }
 
 fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) -> ExitCode {
@@ -97,6 +109,7 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
         stop: AtomicBool::new(false),
         reports: Mutex::new(Vec::new()),
         frames: AtomicU64::new(0),
+        renewed: AtomicU64::new(0),
     };
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(count) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left") {
@@ -105,7 +118,7 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
-            scope.spawn(|| worker(&work, end, scenario, arguments.keep_going, &bar));
+            scope.spawn(|| worker(&work, end, scenario, arguments, &bar));
         }
     });
     bar.finish_and_clear();
@@ -114,22 +127,27 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
     let played = work.next.into_inner().min(end) - arguments.start;
     tell(&reports);
     let frames = work.frames.into_inner();
-    println!("{played} seeds, {} failed, {frames} frames", reports.len());
+    let exports = match work.renewed.into_inner() {
+        0 => String::new(),
+        renewed => format!(", {renewed} exports"),
+    };
+    println!("{played} seeds, {} failed, {frames} frames{exports}", reports.len());
     if reports.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn worker(work: &Work, end: u64, scenario: Option<&'static Scenario>, keep_going: bool, bar: &ProgressBar) {
+fn worker(work: &Work, end: u64, scenario: Option<&'static Scenario>, arguments: &Arguments, bar: &ProgressBar) {
     while !work.stop.load(Ordering::Relaxed) {
         let seed = work.next.fetch_add(1, Ordering::Relaxed);
         if seed >= end {
             return;
         }
-        match try_seed(seed, scenario.unwrap_or_else(|| of_seed(seed)), &folder()) {
+        match try_seed(seed, scenario.unwrap_or_else(|| of_seed(seed)), arguments.mode(), &folder()) {
             Ok(summary) => {
                 work.frames.fetch_add(summary.frames, Ordering::Relaxed);
+                work.renewed.fetch_add(summary.renewed, Ordering::Relaxed);
             }
             Err(report) => {
-                if !keep_going {
+                if !arguments.keep_going {
                     work.stop.store(true, Ordering::Relaxed);
                 }
                 if let Ok(mut reports) = work.reports.lock() {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use clearway_base::{Duration, Instant};
+use clearway_proto::export::Imported;
 use clearway_proto::{ConnEvents, ConnId, ConnectError, ConnectSpec, Event, ListenSpec, ListenerId, Stack, TcpInfo};
 
 use crate::datagrams::Datagrams;
@@ -280,6 +281,24 @@ impl Actor {
             self.players.push((new, domain));
             self.act(now, stack, player);
         }
+    }
+
+    /// The stack is another one, in which everything has a new name.
+    pub fn renewed(&mut self, made: &Imported) -> Result<(), String> {
+        let lost = |what: &str| Err(format!("{what} is missing in the new stack"));
+        for (player, _) in self.players.iter_mut().filter(|(player, _)| !player.fate.over) {
+            match made.conns.iter().find(|(was, _)| *was == player.conn) {
+                Some((_, is)) => player.conn = *is,
+                None => return lost("a connection"),
+            }
+        }
+        for listening in self.listening.iter_mut().filter(|listening| listening.open) {
+            match made.listeners.iter().find(|(was, _)| *was == listening.id) {
+                Some((_, is)) => listening.id = *is,
+                None => return lost("a listener"),
+            }
+        }
+        if self.datagrams.renewed(made) { Ok(()) } else { lost("a UDP socket") }
     }
 
     /// Stops listening, and closes UDP sockets. Connections that are left belong to nobody, and are reset.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use clearway_proto::export::Imported;
 use clearway_proto::{Stack, UdpError, UdpEvents, UdpId, UdpSpec};
 use clearway_wire::Endpoint;
 
@@ -55,6 +56,17 @@ fn compose(number: u64, len: usize) -> Vec<u8> {
 }
 
 impl Datagrams {
+    /// The stack is another one, in which every socket has a new name. False: one is missing there.
+    pub fn renewed(&mut self, made: &Imported) -> bool {
+        self.sockets.iter_mut().all(|socket| match made.sockets.iter().find(|(was, _)| *was == socket.id) {
+            Some((_, is)) => {
+                socket.id = *is;
+                true
+            }
+            None => false,
+        })
+    }
+
     /// Opens a socket; returns its place here.
     pub fn open(&mut self, stack: &mut Stack<SimEnv>, spec: UdpSpec, answers: bool) -> Result<usize, UdpError> {
         let index = self.sockets.len();

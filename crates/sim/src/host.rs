@@ -6,11 +6,12 @@ use clearway_base::Instant;
 use clearway_pkt::{Burst, Iface, RxMeta};
 use clearway_proto::store::chain::ChainRx;
 use clearway_proto::store::ring::{RingRx, RingTx};
-use clearway_proto::{Config, Drop, Stack};
+use clearway_proto::{Config, Drop, NeighbourState, Stack};
 
 use crate::actor::{Actor, SharedLedger};
 use crate::buf::{BufPool, SimBuf};
 use crate::coalesce::Train;
+use crate::export;
 use crate::nic::{Handed, NicSink, Port, verdict};
 use crate::stores::{Open, SimEnv, SimRx, SimTx};
 
@@ -111,6 +112,9 @@ pub struct Host {
     pub idle: (u32, Instant),
     /// Something was done to it from outside, so that it needs a turn.
     pub touched: bool,
+    /// Segments may have been counted as sent that no link saw: they waited for a neighbour when the stack was made anew, or were dropped so before.
+    pub lost_words: bool,
+    spec: HostSpec,
     burst: Burst<SimBuf>,
     scratch: Vec<u8>,
     room: Vec<u32>,
@@ -120,15 +124,8 @@ impl Host {
     /// A host without interfaces.
     pub fn new(spec: &HostSpec, ledger: &SharedLedger, buf_len: usize) -> Host {
         let (open_rx, open_tx) = (Open::default(), Open::default());
-        let rx = match spec.rx {
-            RxKind::Chain { nodes, limit } => SimRx::chain(ChainRx::new(nodes, limit), &open_rx),
-            RxKind::Ring { chunks, chunk_len, limit } => SimRx::ring(RingRx::new(chunks, chunk_len, limit), &open_rx),
-        };
-        let tx = SimTx::new(RingTx::new(spec.tx.0, spec.tx.1, spec.tx.2), &open_tx);
-        let mut stack = Stack::new(spec.config.clone(), rx, tx);
         let pool = BufPool::new(spec.buffers, buf_len);
-        let spare = pool.clone();
-        stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
+        let stack = stack_of(spec, &pool, &open_rx, &open_tx);
         Host {
             name: spec.name,
             stack,
@@ -145,10 +142,52 @@ impl Host {
             open_tx,
             idle: (0, Instant::ZERO),
             touched: true,
+            lost_words: false,
+            spec: spec.clone(),
             burst: Burst::new(),
             scratch: Vec::new(),
             room: Vec::new(),
         }
+    }
+
+    /// Exports the stack, and goes on with a new one that imports what was exported.
+    pub fn renew_stack(&mut self, now: Instant) -> Result<(), String> {
+        self.is_accounted_for()?;
+        self.lost_words |= self.may_have_lost_words();
+        let (state, left_out) = self.stack.export(now);
+        if left_out > 0 {
+            return Err(format!("{left_out} connections could not be exported"));
+        }
+        (self.open_rx, self.open_tx, self.given) = (Open::default(), Open::default(), 0);
+        self.stack = stack_of(&self.spec, &self.pool, &self.open_rx, &self.open_tx);
+        let made = self.stack.import(now, &state).map_err(|why| format!("an import was refused: {why}"))?;
+        self.touched = true;
+        self.actor.renewed(&made)?;
+        let again = self.stack.export(now).0;
+        match export::difference(&state, &again) {
+            None => Ok(()),
+            Some(what) => Err(format!("what was imported is exported differently: {what}")),
+        }
+    }
+
+    /// Whether every packet that was handed in was counted, once.
+    pub fn is_accounted_for(&self) -> Result<(), String> {
+        let counters = self.stack.counters();
+        let (given, taken) = (self.given, counters.ip.packets_in);
+        if given != taken {
+            return Err(format!("{given} packets were handed in, and {taken} counted"));
+        }
+        let (delivered, dropped) = (counters.ip.delivered, counters.drops_total());
+        if delivered + dropped != taken {
+            return Err(format!("of {taken} packets, {delivered} were delivered and {dropped} dropped"));
+        }
+        Ok(())
+    }
+
+    /// Whether segments wait for a link address, or waited in vain: they were sent, and the link did not see them.
+    pub fn may_have_lost_words(&self) -> bool {
+        let asking = self.stack.neighbours().any(|n| n.state == NeighbourState::Incomplete);
+        self.lost_words || asking || self.stack.counters().neighbours.frames_dropped > 0
     }
 
     /// When it has to have its next turn, whatever comes in until then.
@@ -215,6 +254,19 @@ impl Host {
         }
         self.burst.clear();
     }
+}
+
+/// A stack as the specification says, with queues that `open_rx` and `open_tx` count.
+fn stack_of(spec: &HostSpec, pool: &BufPool, open_rx: &Open, open_tx: &Open) -> Stack<SimEnv> {
+    let rx = match spec.rx {
+        RxKind::Chain { nodes, limit } => SimRx::chain(ChainRx::new(nodes, limit), open_rx),
+        RxKind::Ring { chunks, chunk_len, limit } => SimRx::ring(RingRx::new(chunks, chunk_len, limit), open_rx),
+    };
+    let tx = SimTx::new(RingTx::new(spec.tx.0, spec.tx.1, spec.tx.2), open_tx);
+    let mut stack = Stack::new(spec.config.clone(), rx, tx);
+    let spare = pool.clone();
+    stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
+    stack
 }
 
 /// Joins the frames that follow `first` in the device to it, as many as belong to it.

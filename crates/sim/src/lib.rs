@@ -10,6 +10,7 @@ pub mod checks;
 pub mod coalesce;
 pub mod conditions;
 pub mod datagrams;
+pub mod export;
 pub mod frame;
 pub mod host;
 pub mod link;

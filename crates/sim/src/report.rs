@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
-use crate::run::{Summary, play};
+use crate::run::{Mode, Summary, play};
 use crate::scenario::Scenario;
 
 thread_local! {
@@ -20,6 +20,8 @@ pub struct Report {
     pub seed: u64,
     /// Its scenario.
     pub scenario: &'static str,
+    /// How it was played.
+    pub mode: Mode,
     /// In one sentence.
     pub what: String,
     /// The last packets.
@@ -31,7 +33,8 @@ pub struct Report {
 impl Report {
     /// The command that plays this run again.
     pub fn replay(&self) -> String {
-        format!("replay: cargo xtask sim {} --scenario {}", self.seed, self.scenario)
+        let mode = if self.mode == Mode::Export { " --export" } else { "" };
+        format!("replay: cargo xtask sim {} --scenario {}{mode}", self.seed, self.scenario)
     }
 
     /// Everything, for a terminal.
@@ -58,8 +61,8 @@ pub fn keep_panics() {
 type Outcome = Result<Summary, (String, Vec<String>)>;
 
 /// Plays, and turns a panic into a failure.
-fn guarded(seed: u64, scenario: &Scenario, capture: Option<&Path>) -> Outcome {
-    match panic::catch_unwind(AssertUnwindSafe(|| play(seed, scenario, capture))) {
+fn guarded(seed: u64, scenario: &Scenario, mode: Mode, capture: Option<&Path>) -> Outcome {
+    match panic::catch_unwind(AssertUnwindSafe(|| play(seed, scenario, mode, capture))) {
         Ok(Ok(summary)) => Ok(summary),
         Ok(Err((failure, lines))) => Err((format!("{} at {}", failure.what, failure.at), lines)),
         Err(payload) => {
@@ -72,30 +75,31 @@ fn guarded(seed: u64, scenario: &Scenario, capture: Option<&Path>) -> Outcome {
 }
 
 /// Plays a seed; when it fails, plays it again with a capture below `folder`.
-pub fn try_seed(seed: u64, scenario: &'static Scenario, folder: &Path) -> Result<Summary, Box<Report>> {
-    let what = match guarded(seed, scenario, None) {
+pub fn try_seed(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Path) -> Result<Summary, Box<Report>> {
+    let what = match guarded(seed, scenario, mode, None) {
         Ok(summary) => return Ok(summary),
         Err((what, _)) => what,
     };
-    Err(Box::new(with_capture(seed, scenario, folder, what)))
+    Err(Box::new(with_capture(seed, scenario, mode, folder, what)))
 }
 
 /// Plays a seed with a capture in any case.
-pub fn replay_seed(seed: u64, scenario: &'static Scenario, folder: &Path) -> Result<Summary, Box<Report>> {
+pub fn replay_seed(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Path) -> Result<Summary, Box<Report>> {
     let capture = folder.join(format!("{seed}.pcap"));
-    match guarded(seed, scenario, Some(&capture)) {
+    match guarded(seed, scenario, mode, Some(&capture)) {
         Ok(summary) => Ok(summary),
-        Err((what, lines)) => Err(Box::new(Report { seed, scenario: scenario.name, what, lines, capture })),
+        Err((what, lines)) => Err(Box::new(Report { seed, scenario: scenario.name, mode, what, lines, capture })),
     }
 }
 
-fn with_capture(seed: u64, scenario: &'static Scenario, folder: &Path, what: String) -> Report {
-    match replay_seed(seed, scenario, folder) {
+fn with_capture(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Path, what: String) -> Report {
+    match replay_seed(seed, scenario, mode, folder) {
         Err(report) if report.what == what => *report,
         Err(report) => Report { what: format!("{what} (and, played again: {})", report.what), ..*report },
         Ok(_) => Report {
             seed,
             scenario: scenario.name,
+            mode,
             what: format!("{what} (and, played again, it held: the run is not deterministic)"),
             lines: Vec::new(),
             capture: folder.join(format!("{seed}.pcap")),

@@ -5,7 +5,7 @@ use std::path::Path;
 use clearway_base::{Duration, Instant, Rng};
 use clearway_wire::Seq;
 
-use crate::conditions::NearWrap;
+use crate::conditions::{NearWrap, Weather};
 use crate::frame::Framing;
 use crate::pcap::LinkType;
 use crate::recorder::{Recorder, last_lines};
@@ -20,6 +20,8 @@ pub struct Summary {
     pub frames: u64,
     /// Turns of hosts.
     pub turns: u64,
+    /// Stacks that were exported and made anew.
+    pub renewed: u64,
     /// Virtual time.
     pub lasted: Duration,
     /// A number that two runs share only when every packet of both was the same at the same time.
@@ -28,6 +30,9 @@ pub struct Summary {
 
 /// After all conversations: longer than TIME-WAIT, FIN-WAIT-2, and the last retransmission of a connection without owner or peer.
 const DRAIN: Duration = Duration::from_secs(4_000);
+
+/// Makes the chance of exports another than that of everything else.
+const EXPORTS: u64 = 0x6578_706f_7274;
 
 /// Time begins here, unless sequence numbers are to begin elsewhere.
 const BEGAN: Instant = Instant::from_millis(1_000);
@@ -54,10 +59,29 @@ fn beginning(seed: u64, scenario: &Scenario) -> Instant {
     BEGAN + Duration::from_micros(u64::from(ticks) * 4)
 }
 
+/// How a scenario is played.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mode {
+    /// As it is.
+    #[default]
+    Plain,
+    /// At random instants, every stack is exported, and a new one goes on with what was written.
+    Export,
+}
+
 /// Plays a scenario with a seed. With `capture`, packets are recorded, there and in the lines that come with a failure.
-pub fn play(seed: u64, scenario: &Scenario, capture: Option<&Path>) -> Result<Summary, (Failure, Vec<String>)> {
+pub fn play(
+    seed: u64,
+    scenario: &Scenario,
+    mode: Mode,
+    capture: Option<&Path>,
+) -> Result<Summary, (Failure, Vec<String>)> {
     let began = beginning(seed, scenario);
     let mut stage = prepare(seed, scenario, began);
+    if mode == Mode::Export {
+        stage.world.exports_may_lose = scenario.wants.weather != Weather::Clear;
+        stage.world.renew_stacks(Rng::seed(seed ^ EXPORTS));
+    }
     if let Some(path) = capture {
         let interfaces = interfaces(&stage.world);
         match Recorder::new(Some(path), interfaces.clone()) {
@@ -72,7 +96,7 @@ pub fn play(seed: u64, scenario: &Scenario, capture: Option<&Path>) -> Result<Su
     match w.failure {
         None => {
             let lasted = w.now.since(w.began);
-            Ok(Summary { frames: w.frames, turns: w.turns, lasted, digest: w.digest })
+            Ok(Summary { frames: w.frames, turns: w.turns, renewed: w.renewed, lasted, digest: w.digest })
         }
         Some(failure) => {
             let lines = if w.recorder.is_some() { last_lines() } else { Vec::new() };
@@ -131,6 +155,7 @@ fn judge(w: &mut World) {
 
 /// Everything is closed; time goes on until nothing may be left, and then nothing may be left.
 fn drain(w: &mut World) {
+    w.end_of_exports = w.now;
     for h in &mut w.hosts {
         h.actor.close_all(&mut h.stack);
         h.touched = true;
@@ -151,15 +176,7 @@ fn drain(w: &mut World) {
 /// What a host still holds, and whether its packets are all accounted for.
 fn left_over(w: &World, host: usize) -> Result<(), String> {
     let h = &w.hosts[host];
-    let counters = h.stack.counters();
-    let (given, taken) = (h.given, counters.ip.packets_in);
-    if given != taken {
-        return Err(format!("{given} packets were handed in, and {taken} counted"));
-    }
-    let (delivered, dropped) = (counters.ip.delivered, counters.drops_total());
-    if delivered + dropped != taken {
-        return Err(format!("of {taken} packets, {delivered} were delivered and {dropped} dropped"));
-    }
+    h.is_accounted_for()?;
     if h.gone {
         return Ok(());
     }

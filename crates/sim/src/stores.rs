@@ -141,6 +141,14 @@ impl RxStore<SimBuf> for SimRx {
         }
     }
 
+    fn peek(&self, queue: &SimRxQueue, at: u32, out: &mut [u8]) -> usize {
+        match (&self.kind, queue) {
+            (Kind::Chain(s), SimRxQueue::Chain(q)) => s.peek(q, at, out),
+            (Kind::Ring(s), SimRxQueue::Ring(q)) => RxStore::<SimBuf>::peek(s, q, at, out),
+            _ => mixed(),
+        }
+    }
+
     fn consume(&mut self, queue: &mut SimRxQueue, n: u32) {
         match (&mut self.kind, queue) {
             (Kind::Chain(s), SimRxQueue::Chain(q)) => s.consume(q, n),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use clearway_base::{Duration, Instant, Rng};
 use clearway_pkt::Iface;
-use clearway_proto::{Drop, NeighbourState};
+use clearway_proto::Drop;
 use clearway_wire::{Mac, eth, ipv4};
 
 use crate::actor::{LastWords, Ledger, SharedLedger};
@@ -113,6 +113,12 @@ pub struct World {
     pub(crate) busy_until: Instant,
     /// What the scenario looks at when all is over.
     pub(crate) last_looks: Vec<Deed>,
+    /// From then on no stack is exported.
+    pub(crate) end_of_exports: Instant,
+    /// An export may lose what a stack has in hand, as links do.
+    pub(crate) exports_may_lose: bool,
+    /// How often a stack was exported and made anew.
+    pub renewed: u64,
 }
 
 /// Turns of a host at one instant before it counts as a loop without end.
@@ -143,6 +149,9 @@ impl World {
             serial: 0,
             busy_until: began,
             last_looks: Vec::new(),
+            end_of_exports: Instant::NEVER,
+            exports_may_lose: true,
+            renewed: 0,
         }
     }
 
@@ -184,6 +193,35 @@ impl World {
         self.busy_until = self.busy_until.max(until);
         // Time only stands still at instants at which something happens.
         self.at(until, |_| {});
+    }
+
+    /// From now on, at random instants, stacks are exported, and new ones go on with what was written.
+    pub fn renew_stacks(&mut self, mut rng: Rng) {
+        // From bursts of them within one round trip to one in a while.
+        let longest = [1_000, 50_000, 1_000_000, 20_000_000][rng.below(4) as usize];
+        let wait = Duration::from_micros(rng.between(1, longest));
+        self.after(wait, move |w| {
+            if w.now >= w.end_of_exports {
+                return;
+            }
+            for host in 0..w.hosts.len() {
+                let whole = w.exports_may_lose || !w.hosts[host].stack.has_packets_in_hand();
+                if !w.hosts[host].gone && rng.chance(700_000) && whole {
+                    w.renew_stack(host);
+                }
+            }
+            w.renew_stacks(rng);
+        });
+    }
+
+    fn renew_stack(&mut self, host: usize) {
+        self.renewed += 1;
+        let now = self.now;
+        let name = self.hosts[host].name;
+        self.remark(|| format!("{name} is exported, and goes on in a new stack"));
+        if let Err(what) = self.hosts[host].renew_stack(now) {
+            self.fail(format!("host {name}: {what}"));
+        }
     }
 
     /// Looks at something when all conversations are over.
@@ -343,10 +381,7 @@ impl World {
     /// What the stack counted for a connection that ended must be what the link saw.
     fn compare_last_words(&mut self, host: usize) {
         let words = std::mem::take(&mut self.hosts[host].actor.last_words);
-        let stack = &self.hosts[host].stack;
-        let asking = stack.neighbours().any(|n| n.state == NeighbourState::Incomplete);
-        if asking || stack.counters().neighbours.frames_dropped > 0 {
-            // Segments that wait for a link address, or waited in vain, were sent, and the link did not see them.
+        if self.hosts[host].may_have_lost_words() {
             return;
         }
         for LastWords { name, info } in words {

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use clearway_sim::report::try_seed;
-use clearway_sim::run::play;
+use clearway_sim::run::{Mode, play};
 use clearway_sim::scenario::{SCENARIOS, named};
 
 /// Plays a scenario with seeds 0 to `seeds` - 1.
-fn holds(name: &str, seeds: u64) {
+fn holds(name: &str, mode: Mode, seeds: u64) {
     let scenario = named(name).expect("a scenario of this name");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/sim");
     for seed in 0..seeds {
-        if let Err(report) = try_seed(seed, scenario, &folder) {
+        if let Err(report) = try_seed(seed, scenario, mode, &folder) {
             panic!("\n{}", report.text());
         }
     }
@@ -22,7 +22,7 @@ macro_rules! behaviours {
         $(
             #[test]
             fn $name() {
-                holds(stringify!($name), 8);
+                holds(stringify!($name), Mode::Plain, 8);
             }
         )+
 
@@ -47,7 +47,7 @@ behaviours! {
 fn a_seed_plays_the_same_run_again() {
     for name in ["bulk", "flood", "udp"] {
         let scenario = named(name).expect("a scenario of this name");
-        let runs: Vec<_> = (0..2).map(|_| play(5, scenario, None)).collect();
+        let runs: Vec<_> = (0..2).map(|_| play(5, scenario, Mode::Plain, None)).collect();
         let digests: Vec<_> = runs.iter().map(|r| r.as_ref().map(|s| (s.digest, s.frames, s.turns))).collect();
         assert!(digests[0].is_ok() && digests[0] == digests[1], "{name}: {digests:?}");
     }
@@ -56,6 +56,13 @@ fn a_seed_plays_the_same_run_again() {
 #[test]
 fn another_seed_plays_another_run() {
     let scenario = named("bulk").expect("a scenario of this name");
-    let digest = |seed| play(seed, scenario, None).map(|s| s.digest);
+    let digest = |seed| play(seed, scenario, Mode::Plain, None).map(|s| s.digest);
     assert_ne!(digest(1), digest(2));
+}
+
+#[test]
+fn nobody_notices_that_stacks_are_exported_and_others_go_on_with_what_was_written() {
+    for scenario in SCENARIOS {
+        holds(scenario.name, Mode::Export, 2);
+    }
 }

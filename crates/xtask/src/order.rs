@@ -36,7 +36,7 @@ const fn floor(name: &'static str, modules: &'static [&'static str]) -> Storey {
 pub const ORDERS: &[Order] = &[
     Order { scope: "proto", storeys: &[
         floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports", "records", "sip", "store"]),
-        floor("keys and choices", &["bind", "config", "event", "flow"]),
+        floor("keys and choices", &["bind", "config", "event", "export", "flow"]),
         floor("IP", &["net"]),
         floor("transports", &["tcp", "udp"]),
         floor("the owner's verbs", &["stack"]),
@@ -55,7 +55,7 @@ pub const ORDERS: &[Order] = &[
     Order { scope: "proto::stack", storeys: &[
         floor("before and beside", &["classify", "misdelivered"]),
         floor("the stack", &["mod"]),
-        floor("verbs", &["binds", "emit", "groups", "ingest", "links", "sharing", "survey", "udp"]),
+        floor("verbs", &["binds", "emit", "export", "groups", "ingest", "links", "sharing", "survey", "udp"]),
     ] },
     Order { scope: "session", storeys: &[
         floor("words and tools", &["errno", "interfaces", "mailbox", "memory", "session_fds"]),

@@ -34,6 +34,9 @@ pub struct Seeds {
     /// Go on after a failure, and tell all of them at the end
     #[arg(long)]
     pub keep_going: bool,
+    /// At random instants, export every stack and go on with a new one
+    #[arg(long)]
+    pub export: bool,
     /// Build with optimisation, and without the checks of debug builds
     #[arg(long)]
     pub release: bool,
@@ -58,6 +61,7 @@ impl Seeds {
             arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
         }
         arguments.extend(self.keep_going.then(|| "--keep-going".to_owned()));
+        arguments.extend(self.export.then(|| "--export".to_owned()));
         arguments.extend(self.more.iter().cloned());
         arguments
     }

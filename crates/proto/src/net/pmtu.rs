@@ -84,6 +84,22 @@ impl PathMtus {
         self.map.remove(self.hash.of(u64::from(entry.table.0), &entry.remote), |value| value == index);
     }
 
+    /// Every entry: destination, path MTU, and when it ends.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Table, Addr, u32, Instant)> {
+        self.entries.iter().map(|(_, e)| (e.table, e.remote, e.mtu, e.ends))
+    }
+
+    /// Notes a path MTU that was learned before and holds until `ends`, at the latest as long as one learned now; false when there is no room.
+    pub(crate) fn restore(&mut self, now: Instant, (table, remote): (Table, &Addr), mtu: u32, ends: Instant) -> bool {
+        self.learn(now, table, remote, mtu);
+        let Some(entry) = self.index(table, remote).and_then(|index| self.entries.by_index_mut(index)) else {
+            return false;
+        };
+        entry.ends = entry.ends.min(ends);
+        self.next_end = self.next_end.min(entry.ends);
+        true
+    }
+
     /// Forgets what is too old; true when something changed.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         if now < self.next_end {

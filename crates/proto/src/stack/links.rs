@@ -168,7 +168,7 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    fn put_address(&mut self, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
+    pub(super) fn put_address(&mut self, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
         let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
         let (table, mtu, loopback) = (interface.table, interface.mtu, interface.is_loopback());
         if !may_be_ours(&cidr) || (cidr.addr.is_loopback() && !loopback) {

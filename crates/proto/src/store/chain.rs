@@ -390,6 +390,23 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         self.consume_on(queue, n);
     }
 
+    fn peek(&self, queue: &ChainQueue, at: u32, out: &mut [u8]) -> usize {
+        let (mut here, mut done) = (queue.head, 0);
+        while here != NONE && done < out.len() {
+            // How far the wanted byte lies behind the first one of this buffer.
+            let into = queue.front.wrapping_add(at).wrapping_add(done as u32).wrapping_sub(self.node(here).at) as i32;
+            if into < 0 {
+                break;
+            }
+            let bytes = self.bytes(here).get(into as usize..).unwrap_or(&[]);
+            let n = bytes.len().min(out.len() - done);
+            out[done..done + n].copy_from_slice(&bytes[..n]);
+            done += n;
+            here = self.node(here).next;
+        }
+        done
+    }
+
     fn is_scarce(&self) -> bool {
         self.window < self.limit
     }

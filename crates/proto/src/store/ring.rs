@@ -478,6 +478,28 @@ impl<B: Buf> RxStore<B> for RingRx {
         &bytes[..bytes.len().min(queue.unread as usize)]
     }
 
+    fn peek(&self, queue: &RxQueue, at: u32, out: &mut [u8]) -> usize {
+        let chunk_len = self.arena.chunk_len();
+        let base = queue.front & !(chunk_len - 1);
+        let held = queue.end.wrapping_sub(queue.front).saturating_sub(at) as usize;
+        let wanted = out.len().min(held);
+        let (mut here, mut done) = (queue.head, 0);
+        while here != NONE && done < wanted {
+            let position = queue.front.wrapping_add(at).wrapping_add(done as u32);
+            let (first, start) = (self.at[here as usize], position & !(chunk_len - 1));
+            if first == start {
+                let bytes = self.arena.chunk_from(here, (position & (chunk_len - 1)) as usize);
+                let n = bytes.len().min(wanted - done);
+                out[done..done + n].copy_from_slice(&bytes[..n]);
+                done += n;
+            } else if first.wrapping_sub(base) > start.wrapping_sub(base) {
+                break;
+            }
+            here = self.arena.next(here);
+        }
+        done
+    }
+
     fn consume(&mut self, queue: &mut RxQueue, n: u32) {
         let chunk_len = self.arena.chunk_len();
         let n = n.min(queue.unread);

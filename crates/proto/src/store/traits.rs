@@ -101,6 +101,16 @@ pub trait RxStore<B: Buf> {
     /// The owner is done with the oldest `n` unread bytes.
     fn consume(&mut self, queue: &mut Self::Queue, n: u32);
 
+    /// Copies bytes that were kept into `out`, from the one that stands `at` bytes behind the oldest unread byte on, beyond the edge too; returns how many lie there
+    /// without a hole. For [`Stack::export`](crate::Stack::export): a store that does not say more than this one can only be exported while all that it holds
+    /// lies together and in order.
+    fn peek(&self, queue: &Self::Queue, at: u32, out: &mut [u8]) -> usize {
+        let bytes = self.front(queue).get(at as usize..).unwrap_or(&[]);
+        let n = bytes.len().min(out.len());
+        out[..n].copy_from_slice(&bytes[..n]);
+        n
+    }
+
     /// Whether memory was found to be so scarce that windows promise less; [`RxStore::relax`] finds out when it no longer is.
     #[inline]
     fn is_scarce(&self) -> bool {

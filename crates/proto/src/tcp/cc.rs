@@ -18,6 +18,7 @@ use clearway_wire::Seq;
 use super::ack_info::AckInfo;
 use super::rtt::Rtt;
 use crate::config::Congestion;
+use crate::export::Fields;
 
 mod cubic;
 mod reno;
@@ -191,6 +192,16 @@ impl Cc {
         match self.law {
             Law::Reno => Congestion::Reno,
             Law::Cubic(_) => Congestion::Cubic,
+        }
+    }
+}
+
+impl Cc {
+    /// Its part of a record ([`crate::export`]), in the numbers from `from` on. By which law the window moves is among the options of the connection.
+    pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
+        self.window.fields(from, f);
+        if let Law::Cubic(cubic) = &mut self.law {
+            cubic.fields(from + 20, f);
         }
     }
 }

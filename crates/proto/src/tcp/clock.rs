@@ -2,6 +2,8 @@
 
 use clearway_base::{Duration, Instant};
 
+use crate::export::Fields;
+
 /// Ages of timestamps are counted in minutes of 64 seconds, of which 16 bits count 48 days.
 pub(crate) const MINUTE_SECS: u64 = 64;
 
@@ -15,6 +17,13 @@ impl Ms {
     #[inline]
     pub(crate) fn of(now: Instant) -> Ms {
         Ms(now.as_millis() as u32)
+    }
+
+    /// Its part of a record ([`crate::export`]): how long ago it was.
+    pub(crate) fn field(&mut self, tag: u16, f: &mut impl Fields) {
+        let mut ago = self.ms_ago(f.now());
+        f.u32(tag, &mut ago);
+        self.0 = (f.now().as_millis() as u32).wrapping_sub(ago);
     }
 
     /// How long ago it was.

@@ -23,6 +23,7 @@ use super::trouble::Trouble;
 use crate::config::ConnOptions;
 use crate::error::Failure;
 use crate::event::ConnEvents;
+use crate::export::Fields;
 use crate::flow::FlowKey;
 use crate::net::path_cache::RouteCache;
 use crate::store::{Env, RxStore, TxStore};
@@ -41,6 +42,18 @@ pub(crate) struct Times {
     pub stuck_since: Ms,
     /// When something last left.
     pub sent: Ms,
+}
+
+impl Times {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let Times { send, life, timed, stuck_since, sent } = self;
+        f.instant(140, send);
+        f.instant(141, life);
+        f.instant(142, timed);
+        stuck_since.field(143, f);
+        sent.field(144, f);
+    }
 }
 
 /// An open connection: every state from SYN-SENT to LAST-ACK, and afterwards until its owner closes.

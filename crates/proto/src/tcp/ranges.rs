@@ -153,5 +153,22 @@ impl Ranges {
     }
 }
 
+impl Ranges {
+    /// Makes the set of `spans`; None when they are too many, overlap or do not stand in order within `bounds`.
+    pub(crate) fn of(spans: &[(Seq, Seq)], bounds: Span) -> Option<Ranges> {
+        let mut set = Ranges::new();
+        let mut below = bounds.start;
+        for &(start, end) in spans {
+            let span = Span::new(start, end);
+            // The spans neither overlap nor touch, and the first lies above what is not in the set by definition.
+            if span.is_empty() || !start.gt(below) || end.gt(bounds.end) || set.insert(span).is_err() {
+                return None;
+            }
+            below = end;
+        }
+        Some(set)
+    }
+}
+
 #[cfg(test)]
 mod tests;

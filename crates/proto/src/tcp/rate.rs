@@ -4,6 +4,8 @@
 
 use clearway_base::Duration;
 
+use crate::export::Fields;
+
 /// Bytes per second in one unit of [`DeliveryRate`]: 32 bits reach beyond 200 Gbit/s.
 const UNIT: u64 = 16;
 const NANOS: u64 = 1_000_000_000;
@@ -45,6 +47,13 @@ impl DeliveryRate {
     /// Whether the sample was limited by what the owner wrote.
     pub(crate) fn is_app_limited(self) -> bool {
         self.0 & 1 == 1
+    }
+}
+
+impl DeliveryRate {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        f.u32(220, &mut self.0);
     }
 }
 

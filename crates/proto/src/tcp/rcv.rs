@@ -8,6 +8,8 @@
 
 use clearway_wire::Seq;
 
+use crate::export::Fields;
+
 /// The receive variables, with the RFC's names.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Rcv {
@@ -109,6 +111,30 @@ impl Rcv {
         self.nxt = to;
         // A FIN may lie one behind the edge.
         self.edge = self.edge.max(self.nxt);
+    }
+}
+
+impl Rcv {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let Rcv { nxt, edge, acked, wraps, field, shift, quick, owed } = self;
+        f.seq(120, nxt);
+        f.seq(121, edge);
+        f.seq(122, acked);
+        f.u16(123, wraps);
+        f.u16(124, field);
+        f.u8(125, shift);
+        f.u8(126, quick);
+        f.u8(127, owed);
+    }
+}
+
+impl RcvAhead {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let RcvAhead { urgent, fin } = self;
+        f.seq(130, urgent);
+        f.seq(131, fin);
     }
 }
 

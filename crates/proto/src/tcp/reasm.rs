@@ -137,5 +137,22 @@ pub(crate) fn duplicate_of(nxt: Seq, map: Option<&Reasm>, span: Span) -> Option<
     map.and_then(|map| map.duplicate(span))
 }
 
+impl Reasm {
+    /// The spans, lowest first, and where the pieces that came last began.
+    pub(crate) fn parts(&self) -> (&[Span], &[Seq]) {
+        (self.ranges.spans(), &self.recent[..usize::from(self.recent_len)])
+    }
+
+    /// The map made of such parts; None when they cannot be those of a connection that expects `bounds.start` and has offered `bounds`.
+    pub(crate) fn of(spans: &[(Seq, Seq)], recent: &[Seq], bounds: Span) -> Option<Reasm> {
+        let mut map = Reasm { ranges: Ranges::of(spans, bounds)?, nxt: bounds.start, ..Reasm::new() };
+        for (place, mark) in map.recent.iter_mut().zip(recent) {
+            *place = *mark;
+            map.recent_len += 1;
+        }
+        Some(map)
+    }
+}
+
 #[cfg(test)]
 mod tests;

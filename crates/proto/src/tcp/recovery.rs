@@ -17,6 +17,8 @@ use super::sack::DUP_THRESH;
 use super::sack::Scoreboard;
 use super::span::Span;
 
+use crate::export::Fields;
+
 /// Where a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -361,6 +363,29 @@ impl Recovery {
 
 fn first(span: Span, mss: u32) -> Span {
     Span::new(span.start, span.end.min(span.start + mss))
+}
+
+impl Recovery {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let Recovery { recover, rxt, lost, before_limited, inflate, phase, dupacks, so_far, tries } = self;
+        f.seq(200, recover);
+        f.seq(201, rxt);
+        f.seq(202, lost);
+        f.seq(203, before_limited);
+        f.u32(204, inflate);
+        f.choice(205, phase, &[Phase::Open, Phase::Fast, Phase::Timeout]);
+        f.u8(206, dupacks);
+        f.u8(207, so_far);
+        f.u8(208, tries);
+        *so_far &= RESCUED | PARTIAL | BY_TIME;
+    }
+
+    /// Whether all of its numbers can be those of a connection that has sent up to `nxt`.
+    pub(crate) fn fits(&self, una: Seq, nxt: Seq) -> bool {
+        let known = [self.recover, self.rxt, self.lost, self.before_limited];
+        known.iter().all(|at| at.le(nxt) && at.ge(una - (1 << 30)))
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use clearway_base::Duration;
 
 use crate::config::TcpConfig;
+use crate::export::Fields;
 
 /// Fraction bits of the averages: one sample of many in a round trip moves them by very little, and little must not be nothing.
 const FRACTION: u32 = 8;
@@ -164,6 +165,21 @@ fn blend_shifted<const SHIFT: u32>(old: u64, new: u64) -> u64 {
 fn blend(old: u64, new: u64, weight: u64) -> u64 {
     // Both are below 2^50 (`LONGEST` with its fraction), so their difference has a sign.
     old.wrapping_add_signed((new as i64 - old as i64) / weight as i64)
+}
+
+impl Rtt {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let Rtt { srtt, rttvar, min, backoff, known, syn_timed_out, syn_repeated } = self;
+        f.number(150, srtt, LONGEST.as_nanos() << FRACTION);
+        f.number(151, rttvar, LONGEST.as_nanos() << FRACTION);
+        f.u32(152, min);
+        f.u8(153, backoff);
+        f.bool(154, known);
+        f.bool(155, syn_timed_out);
+        f.bool(156, syn_repeated);
+        *backoff = (*backoff).min(MAX_BACKOFF);
+    }
 }
 
 #[cfg(test)]

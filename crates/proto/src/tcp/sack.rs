@@ -148,5 +148,17 @@ pub(crate) fn only_duplicate(blocks: &[(Seq, Seq)], una: Seq) -> Option<Span> {
     Some(Span::new(start, end)).filter(|s| !s.is_empty() && end.le(una))
 }
 
+impl Scoreboard {
+    /// The spans that the peer holds, lowest first.
+    pub(crate) fn spans(&self) -> &[Span] {
+        self.ranges.spans()
+    }
+
+    /// The scoreboard made of such spans; None when they cannot be those of a connection that has `outstanding` in flight.
+    pub(crate) fn of(spans: &[(Seq, Seq)], outstanding: Span) -> Option<Scoreboard> {
+        Some(Scoreboard { ranges: Ranges::of(spans, outstanding)? })
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,8 @@
 
 use clearway_wire::Seq;
 
+use crate::export::Fields;
+
 /// The send variables, with the RFC's names.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Snd {
@@ -55,4 +57,30 @@ pub(crate) struct SndAhead {
     pub urgent: Seq,
     /// The end of the last segment that left with less than a full payload (Nagle as Minshall has it).
     pub small: Seq,
+}
+
+impl Snd {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        // What segments fit is found out again with the first one that leaves.
+        let Snd { una, nxt, wnd, wl1, wl2, shift, scales, fits_mtu: _ } = self;
+        f.seq(100, una);
+        f.seq(101, nxt);
+        f.u32(102, wnd);
+        f.seq(103, wl1);
+        f.seq(104, wl2);
+        f.u8(105, shift);
+        f.bool(106, scales);
+    }
+}
+
+impl SndAhead {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let SndAhead { max_wnd, end, urgent, small } = self;
+        f.u32(110, max_wnd);
+        f.seq(111, end);
+        f.seq(112, urgent);
+        f.seq(113, small);
+    }
 }

@@ -9,6 +9,7 @@ use super::clock::Ms;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
 use super::span::Span;
+use crate::export::Fields;
 
 /// A connection's place in the line, and what was seen of it when it was looked at last.
 #[derive(Clone, Debug)]
@@ -104,6 +105,35 @@ impl Trouble {
             self.rwnd_limited = self.rwnd_limited + time;
         } else if limit == Marks::SNDBUF_LIMITED {
             self.sndbuf_limited = self.sndbuf_limited + time;
+        }
+    }
+}
+
+impl Trouble {
+    /// Its part of a record ([`crate::export`]). What was lent is reckoned anew.
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let Trouble { bytes_retransmitted, segs_retransmitted, syns_retransmitted, dsack_dups, reord_seen, .. } = self;
+        f.u64(230, bytes_retransmitted);
+        f.u32(231, segs_retransmitted);
+        f.u32(232, syns_retransmitted);
+        f.u32(233, dsack_dups);
+        f.u32(234, reord_seen);
+        let Trouble { ooo_segs, duplicate, since, rwnd_limited, sndbuf_limited, .. } = self;
+        f.u32(235, ooo_segs);
+        f.seq(236, &mut duplicate.start);
+        f.seq(237, &mut duplicate.end);
+        f.instant(238, since);
+        f.duration(239, rwnd_limited);
+        f.duration(240, sndbuf_limited);
+        self.reordering.fields(f);
+        // Whoever reads has put something here that can be written over.
+        let mut may_undo = self.undo.is_some();
+        f.bool(350, &mut may_undo);
+        self.undo = self.undo.take().filter(|_| may_undo);
+        if let Some(Undo { cc, una, bytes }) = &mut self.undo {
+            f.seq(351, una);
+            f.u32(352, bytes);
+            cc.fields(360, f);
         }
     }
 }

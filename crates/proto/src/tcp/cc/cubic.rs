@@ -15,6 +15,7 @@
 use clearway_base::{Duration, Instant};
 
 use super::window::{MAX_CWND, Window};
+use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
 
@@ -183,6 +184,26 @@ fn cube_root(n: u64) -> u32 {
         }
     }
     root as u32
+}
+
+impl Cubic {
+    /// Its part of a record ([`crate::export`]).
+    pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
+        let Cubic { w_max, prior, w_est, k_ms, epoch, rest, running } = self;
+        let now = ticks(f.now());
+        let mut age = now.wrapping_sub(*epoch);
+        f.u32(from, w_max);
+        f.u32(from + 1, prior);
+        f.u32(from + 2, w_est);
+        f.u32(from + 3, k_ms);
+        f.u32(from + 4, &mut age);
+        f.u32(from + 5, rest);
+        f.bool(from + 6, running);
+        *epoch = now.wrapping_sub(age);
+        for window in [w_max, prior, w_est] {
+            *window = (*window).min(MAX_CWND);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use clearway_wire::Seq;
 
+use crate::export::Fields;
+
 /// No window grows beyond this: RFC 7323 2.3 lets no peer offer more than 2^30 bytes.
 pub(crate) const MAX_CWND: u32 = 1 << 30;
 
@@ -106,5 +108,26 @@ impl Window {
         self.cwnd = self.mss();
         self.credit = 0;
         self.after_rto = true;
+    }
+}
+
+impl Window {
+    /// Its part of a record ([`crate::export`]), in the numbers from `from` on.
+    pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
+        let Window { cwnd, ssthresh, credit, used, used_until, mss, iw, ack_limit, full, after_rto } = self;
+        f.u32(from, cwnd);
+        f.u32(from + 1, ssthresh);
+        f.u32(from + 2, credit);
+        f.u32(from + 3, used);
+        f.seq(from + 4, used_until);
+        f.u16(from + 5, mss);
+        f.u8(from + 6, iw);
+        f.u8(from + 7, ack_limit);
+        f.bool(from + 8, full);
+        f.bool(from + 9, after_rto);
+        // A window below one segment would never open again.
+        (*mss, *iw, *ack_limit) = ((*mss).max(1), (*iw).max(1), (*ack_limit).max(1));
+        *cwnd = (*cwnd).clamp(u32::from(*mss), MAX_CWND);
+        *ssthresh = (*ssthresh).max(2 * u32::from(*mss));
     }
 }

@@ -2,6 +2,8 @@
 
 use clearway_wire::Seq;
 
+use crate::export::Fields;
+
 /// Recoveries for which a wider reordering window is kept (RFC 8985 6.2, step 4).
 const RECOVERIES: u8 = 16;
 
@@ -34,5 +36,18 @@ impl ReoWindow {
         if self.recoveries == 0 {
             self.quarters = 1;
         }
+    }
+}
+
+impl ReoWindow {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let ReoWindow { quarters, recoveries, round } = self;
+        f.u8(341, quarters);
+        f.u8(342, recoveries);
+        let (mut lasts, mut until) = (round.is_some(), round.unwrap_or_default());
+        f.bool(343, &mut lasts);
+        f.seq(344, &mut until);
+        *round = lasts.then_some(until);
     }
 }

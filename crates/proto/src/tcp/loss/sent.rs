@@ -12,6 +12,7 @@
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
+use crate::export::Fields;
 use crate::tcp::sack::Scoreboard;
 use crate::tcp::span::Span;
 
@@ -159,6 +160,39 @@ impl Sent {
             lost.edge = before;
         }
         lost
+    }
+}
+
+impl Sent {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let mut count = u64::from(self.count);
+        f.number(400, &mut count, FLIGHTS as u64);
+        self.count = count as u8;
+        for (tag, flight) in (401..).step_by(4).zip(self.flights.iter_mut().take(count as usize)) {
+            let Flight { span, at, again } = flight;
+            f.seq(tag, &mut span.start);
+            f.seq(tag + 1, &mut span.end);
+            f.instant(tag + 2, at);
+            f.bool(tag + 3, again);
+        }
+        let mut known = self.newest.is_some();
+        let mut newest = self.newest.unwrap_or(Newest { at: f.now(), end: Seq(0), rtt: Duration::ZERO });
+        f.bool(490, &mut known);
+        f.instant(491, &mut newest.at);
+        f.seq(492, &mut newest.end);
+        f.duration(493, &mut newest.rtt);
+        self.newest = known.then_some(newest);
+    }
+
+    /// Whether the flights lie one behind the other in `outstanding`.
+    pub(crate) fn fits(&self, outstanding: Span) -> bool {
+        let mut at = outstanding.start;
+        self.flights().iter().enumerate().all(|(n, flight)| {
+            let follows = (n == 0 && flight.span.start.ge(at)) || flight.span.start == at;
+            at = flight.span.end;
+            follows && !flight.span.is_empty() && at.le(outstanding.end)
+        })
     }
 }
 
