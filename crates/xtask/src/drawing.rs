@@ -14,7 +14,7 @@ use crate::floors::{Floor, floors};
 use crate::order::ORDERS;
 
 /// The folders that are drawn.
-const DRAWN: &[&str] = &["proto", "proto::net", "proto::tcp", "host"];
+const DRAWN: &[&str] = &["proto", "proto::net", "proto::tcp", "session", "host"];
 
 /// The folder of the drawings.
 const FOLDER: &str = "docs/modules";

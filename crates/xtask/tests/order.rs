@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clearway_xtask::drawing::drawings;
 use clearway_xtask::finding::Finding;
 use clearway_xtask::floors::floors;
 use clearway_xtask::order::{ORDERS, check, gone};
@@ -58,6 +59,14 @@ fn an_arrow_up_inside_a_folder_is_refused() {
 fn a_module_without_a_floor_is_refused() {
     let found = checked("mod novelty;\n", &[("novelty.rs", "")]);
     assert_refused(&found, "crates/proto/src/novelty.rs:1", &["`novelty` has no floor in proto", "ORDERS"]);
+}
+
+#[test]
+fn the_drawings_of_the_docs_are_those_of_the_code() {
+    for (file, text) in drawings(workspace()).unwrap() {
+        let drawn = std::fs::read_to_string(workspace().join(&file)).unwrap_or_default();
+        assert!(drawn == text, "{} is not up to date: cargo xtask layers --svg", file.display());
+    }
 }
 
 #[test]
