@@ -20,10 +20,6 @@ const REPLY_PATIENCE: Duration = Duration::from_secs(30);
 /// Processes that take the same lifeline's heirloom at once; with more, some may find none.
 const HEIRS: usize = 64;
 
-/// How often a lifeline is looked at whose session the host does not know yet, and how long is waited in between: a second in all.
-const LOOKS: usize = 1000;
-const PAUSE: Duration = Duration::from_millis(1);
-
 /// Descriptors beside the welcome, without the workers' bells: lane, house page, the process's bell.
 const FIXED_DESCRIPTORS: usize = 3;
 
@@ -248,17 +244,11 @@ fn knock(path: &Path) -> Result<Door, AttachError> {
 /// Asks for what belongs to whoever holds a lifeline. None: it is none of this host's.
 pub(crate) fn heirloom(channel: &dyn ControlChannel, lifeline: BorrowedFd<'_>) -> Option<Heirloom> {
     let cookie = socket::cookie(lifeline).ok()?;
-    let mut others = 0;
-    for _ in 0..HEIRS + LOOKS {
-        match channel.ask(&Request::Inherit { cookie }, 0).ok()?.0 {
-            // Another process that holds it too may have been quicker.
-            Reply::Done => match socket::take_heirloom(lifeline) {
-                None if others < HEIRS => others += 1,
-                taken => return taken,
-            },
-            // Who gave it to us has just accepted it, and the worker hears of that in its next turn.
-            Reply::Error { errno: libc::EAGAIN, .. } => std::thread::sleep(PAUSE),
-            _ => return None,
+    for _ in 0..HEIRS {
+        let (Reply::Done, _) = channel.ask(&Request::Inherit { cookie }, 0).ok()? else { return None };
+        // Another process that holds it too may have been quicker.
+        if let Some(heirloom) = socket::take_heirloom(lifeline) {
+            return Some(heirloom);
         }
     }
     None

@@ -118,10 +118,6 @@ impl Keeper {
         });
         match left {
             true => Reply::Done,
-            // The process that has it has accepted a connection with it, and the worker has not heard of that yet.
-            false if lifeline.is_some() && session == 0 => {
-                Reply::Error { errno: Errno::EAGAIN as i32, why: "its session is not known yet".into() }
-            }
             false => Reply::Error { errno: Errno::ENOENT as i32, why: "there is no such lifeline".into() },
         }
     }
