@@ -35,7 +35,7 @@ const fn floor(name: &'static str, modules: &'static [&'static str]) -> Storey {
 #[rustfmt::skip]
 pub const ORDERS: &[Order] = &[
     Order { scope: "proto", storeys: &[
-        floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports", "records", "sip", "store"]),
+        floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports", "records", "store"]),
         floor("keys and choices", &["bind", "config", "event", "export", "flow"]),
         floor("IP", &["net"]),
         floor("transports", &["tcp", "udp"]),
