@@ -376,12 +376,12 @@ impl<E: Env> Tcp<E> {
             if let Some(mut sent) = c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned() {
                 sent.fields(w);
             }
-            if let Some(map) = c.reasm.get(&pools.reasm) {
+            if let Some(map) = c.reasm.get(&pools.reasm).filter(|map| !map.is_empty()) {
                 let mut recent: Vec<(Seq, Seq)> = map.parts().1.iter().map(|mark| (*mark, *mark)).collect();
                 w.spans(250, &mut spans.clone());
                 w.spans(251, &mut recent);
             }
-            if let Some(board) = c.sack.get(&pools.boards) {
+            if let Some(board) = c.sack.get(&pools.boards).filter(|board| !board.spans().is_empty()) {
                 w.spans(260, &mut pairs(board.spans()));
             }
             let mut early = received.split_off(unread as usize);
