@@ -336,6 +336,10 @@ impl<E: Env> Tcp<E> {
     fn export_half(&mut self, w: &mut Writer, index: u32) {
         let mut due = self.half_wheel.deadline(index).unwrap_or(Instant::NEVER);
         let Some(half) = self.half.by_index_mut(index) else { return };
+        // Whoever is answered when there is no listener any more is answered with a reset, record or not.
+        if self.listeners.get(half.listener).is_none() {
+            return;
+        }
         w.record(Kind::HalfOpen, |w| {
             half_fields(half, w);
             w.instant(18, &mut due);
