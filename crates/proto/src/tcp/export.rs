@@ -372,7 +372,13 @@ impl<E: Env> Tcp<E> {
             key_fields(&mut c.key, w);
             w.u64(6, &mut id);
             option_fields(&mut options, w);
+            let (marks, sent) = (c.marks, c.sent.get(&pools.sent));
+            if !sent.is_some_and(|sent| is_recorded(c, sent)) {
+                // As with whoever reads it: without the record, the timer is the one of retransmission.
+                c.marks.clear(Marks::REORDERING);
+            }
             c.fields(w);
+            c.marks = marks;
             let mut trouble = c.suffered(pools).clone();
             // What another law had is of no use to this one.
             trouble.undo = trouble.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
