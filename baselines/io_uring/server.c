@@ -37,7 +37,7 @@ enum {
 };
 
 /* What a completion is of; the number of what it belongs to stands above it. */
-enum kind { BELL, ACCEPT, RECEIVE, SEND, CANCEL, CLOSE, DATAGRAM, ANSWERED };
+enum kind { NOTIFIER, ACCEPT, RECEIVE, SEND, CANCEL, CLOSE, DATAGRAM, ANSWERED };
 #define NAME(kind, number) ((uint64_t)(number) << 8 | (kind))
 
 /* A connection, at the number of its direct descriptor. */
@@ -60,7 +60,7 @@ struct server {
 	const struct options *options;
 	unsigned index;
 	pthread_t thread;
-	int bell;
+	int notifier;
 	struct io_uring ring;
 	struct io_uring_buf_ring *buffers;
 	uint8_t *memory;
@@ -288,7 +288,7 @@ static void on_completion(struct server *server, const struct io_uring_cqe *cqe)
 	uint32_t number = (uint32_t)(cqe->user_data >> 8);
 
 	switch ((enum kind)(cqe->user_data & 0xff)) {
-	case BELL: server->stops = true; break;
+	case NOTIFIER: server->stops = true; break;
 	case ACCEPT: on_accepted(server, number, cqe); break;
 	case RECEIVE: on_received(server, number, cqe); break;
 	case SEND: on_sent(server, number, cqe); break;
@@ -399,8 +399,8 @@ static void *serve(void *argument)
 	make_buffers(server);
 	make_tables(server);
 	struct io_uring_sqe *sqe = entry(server);
-	io_uring_prep_poll_add(sqe, server->bell, POLLIN);
-	io_uring_sqe_set_data64(sqe, NAME(BELL, 0));
+	io_uring_prep_poll_add(sqe, server->notifier, POLLIN);
+	io_uring_sqe_set_data64(sqe, NAME(NOTIFIER, 0));
 	for (unsigned door = 0; door < server->doors; door++) {
 		accept_more(server, door);
 		receive_datagrams(server, door);
@@ -464,7 +464,7 @@ int main(int argc, char **argv)
 	if (servers == NULL || counts == NULL)
 		die(FAILED, "no memory for %u threads: name fewer cores", count);
 	for (unsigned i = 0; i < count; i++) {
-		servers[i] = (struct server){ .options = &options, .index = i, .bell = eventfd(0, EFD_CLOEXEC) };
+		servers[i] = (struct server){ .options = &options, .index = i, .notifier = eventfd(0, EFD_CLOEXEC) };
 		open_doors(&servers[i]);
 	}
 	pthread_barrier_init(&all_ready, NULL, count + 1);
@@ -475,7 +475,7 @@ int main(int argc, char **argv)
 	say_ready(&options);
 	signals_wait(&options);
 	for (unsigned i = 0; i < count; i++)
-		eventfd_write(servers[i].bell, 1);
+		eventfd_write(servers[i].notifier, 1);
 	for (unsigned i = 0; i < count; i++) {
 		pthread_join(servers[i].thread, NULL);
 		counts[i] = servers[i].counts;

@@ -61,12 +61,12 @@ const ROUNDS: usize = 64;
 /// The names of sockets that were woken.
 type Woken = Arc<Mutex<Vec<usize>>>;
 
-struct Bell {
+struct Notifier {
     name: usize,
     woken: Woken,
 }
 
-impl Wake for Bell {
+impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -102,7 +102,7 @@ pub(crate) struct Server {
     listening: Option<usize>,
     woken: Woken,
     datagrams: SocketHandle,
-    datagram_bell: Waker,
+    datagram_notifier: Waker,
     report: ServerReport,
 }
 
@@ -139,8 +139,8 @@ impl Server {
         let mut socket = udp::Socket::new(queue(), queue());
         let port = plan.port;
         socket.bind(port).map_err(|error| anyhow::anyhow!("smoltcp cannot bind UDP port {port}: {error}"))?;
-        let datagram_bell = Waker::from(Arc::new(Bell { name: UDP, woken: Arc::clone(&woken) }));
-        socket.register_recv_waker(&datagram_bell);
+        let datagram_notifier = Waker::from(Arc::new(Notifier { name: UDP, woken: Arc::clone(&woken) }));
+        socket.register_recv_waker(&datagram_notifier);
         let mut sockets = SocketSet::new(Vec::new());
         let datagrams = sockets.add(socket);
         let longest = match plan.requests {
@@ -163,7 +163,7 @@ impl Server {
             listening: None,
             woken,
             datagrams,
-            datagram_bell,
+            datagram_notifier,
             report,
         };
         server.listen();
@@ -291,7 +291,7 @@ impl Server {
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
         let index = self.conns.len();
-        let waker = Waker::from(Arc::new(Bell { name: index, woken: Arc::clone(&self.woken) }));
+        let waker = Waker::from(Arc::new(Notifier { name: index, woken: Arc::clone(&self.woken) }));
         let handle = self.sockets.add(socket);
         self.conns.push(Conn {
             handle,
@@ -362,7 +362,7 @@ impl Server {
                 self.report.bytes_out += self.plan.answer.len() as u64;
             }
         }
-        socket.register_recv_waker(&self.datagram_bell);
+        socket.register_recv_waker(&self.datagram_notifier);
     }
 }
 

@@ -26,8 +26,8 @@ const EVENTS: usize = 256;
 /// Bytes read at a time.
 const SCRATCH: usize = 64 * 1024;
 
-/// What the bell is known by in the epoll set: no handle makes this number.
-const BELL: u64 = 0;
+/// What the notifier is known by in the epoll set: no handle makes this number.
+const NOTIFIER: u64 = 0;
 
 /// How often a thread looks how much of the processor it got.
 const LOOK_AT_CPU: Duration = Duration::from_millis(10);
@@ -91,7 +91,7 @@ struct Watch<R> {
 impl<R: Clone + Default + Send + 'static> Watch<R> {
     fn new(seat: Seat<R>) -> io::Result<Watch<R>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, seat.bell().as_fd(), epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, seat.notifier().as_fd(), epoll::EventData::new_u64(NOTIFIER), epoll::EventFlags::IN)?;
         let mut clock = Clock::new();
         let now = clock.read().now;
         Ok(Watch {

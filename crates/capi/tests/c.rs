@@ -11,7 +11,7 @@ use std::time::Duration;
 use world::{Tap, build, build_shared, have, shared_library, valgrind};
 
 /// A bound against hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn two_stacks_coupled_in_memory_bring_every_byte_both_ways_over_a_bad_wire() {
@@ -55,9 +55,9 @@ fn a_peer_of_the_kernel_talks_to_the_echo_server_over_a_tap_device() {
     for address in Tap::OURS {
         let address: IpAddr = address.parse().unwrap();
         tap.inside(|| {
-            let mut stream = std::net::TcpStream::connect_timeout(&SocketAddr::new(address, 7), PATIENCE).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            let mut stream = std::net::TcpStream::connect_timeout(&SocketAddr::new(address, 7), TIME_LIMIT).unwrap();
+            stream.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+            stream.set_write_timeout(Some(TIME_LIMIT)).unwrap();
             let sent: Vec<u8> = (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let mut writer = stream.try_clone().unwrap();
             let bytes = sent.clone();
@@ -72,7 +72,7 @@ fn a_peer_of_the_kernel_talks_to_the_echo_server_over_a_tap_device() {
 
             let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
             let socket = UdpSocket::bind((any, 0)).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
             socket.send_to(b"a datagram", (address, 7)).unwrap();
             let mut buffer = [0; 64];
             let (len, from) = socket.recv_from(&mut buffer).unwrap();

@@ -239,7 +239,7 @@ impl Net {
     }
 
     fn team<R: Clone + Default + Send + 'static>(&self, cores: usize) -> Result<Manned<R>, Error> {
-        let (team, seats) = Team::new(cores).map_err(system("cannot make a bell"))?;
+        let (team, seats) = Team::new(cores).map_err(system("cannot make a notifier"))?;
         let team = Arc::new(team);
         let stopped = Arc::clone(&team);
         self.stopper.is_for(move || stopped.stop());

@@ -104,7 +104,7 @@ fn side<A: App<Stores>>(
     cidr: Cidr,
     app: A,
 ) -> Result<Side<A>, Error> {
-    let (_, mut seats) = Team::new(1).map_err(system("cannot make a bell"))?;
+    let (_, mut seats) = Team::new(1).map_err(system("cannot make a notifier"))?;
     let seat = seats.pop().ok_or_else(|| Error::Misuse("a team of one has no seat".into()))?;
     let port = Port::Other(Box::new(end));
     let mut side = Engine::new(stack, vec![port], pool.clone(), app, Mode::Interrupt, seat)?;

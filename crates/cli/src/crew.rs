@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context as _, anyhow};
 use clearway_base::{Duration, Instant};
 use clearway_dev::{Dev, DevError, FaultSpec, FramePool, PoolBudget, PortSpec};
-use clearway_engine::{Bell, Clock, Cores, cores};
+use clearway_engine::{Clock, Cores, Notifier, cores};
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::{CaptureTo, Port, PortError, Unwrapped, Wrap};
 use nix::errno::Errno;
@@ -136,7 +136,7 @@ pub(crate) trait Work {
 /// The watcher's side of the threads.
 pub(crate) struct Crew<R> {
     stop: Arc<AtomicBool>,
-    bells: Vec<Bell>,
+    notifiers: Vec<Notifier>,
     boards: Vec<Board<R>>,
     state: Arc<State>,
 }
@@ -146,15 +146,15 @@ type Board<R> = Arc<Mutex<R>>;
 struct State {
     ready: AtomicUsize,
     running: AtomicUsize,
-    changed: Bell,
+    changed: Notifier,
 }
 
 impl<R: Clone + Default + Send> Crew<R> {
     fn new(threads: usize, queues: usize) -> anyhow::Result<Crew<R>> {
-        let bells = (0..threads).map(|_| Bell::new()).collect::<Result<_, _>>()?;
-        let state = State { ready: AtomicUsize::new(0), running: AtomicUsize::new(threads), changed: Bell::new()? };
+        let notifiers = (0..threads).map(|_| Notifier::new()).collect::<Result<_, _>>()?;
+        let state = State { ready: AtomicUsize::new(0), running: AtomicUsize::new(threads), changed: Notifier::new()? };
         let boards = (0..queues).map(|_| Board::default()).collect();
-        Ok(Crew { stop: Arc::default(), bells, boards, state: Arc::new(state) })
+        Ok(Crew { stop: Arc::default(), notifiers, boards, state: Arc::new(state) })
     }
 
     /// What was done with each queue when its thread last wrote it down: some 20 ms ago while it works, and up to date when it sleeps or has ended.
@@ -164,12 +164,12 @@ impl<R: Clone + Default + Send> Crew<R> {
 
     /// Whether all threads run.
     pub(crate) fn is_whole(&self) -> bool {
-        self.state.running.load(Ordering::Acquire) == self.bells.len()
+        self.state.running.load(Ordering::Acquire) == self.notifiers.len()
     }
 
     /// Wakes all threads, because there is something new for them.
     pub(crate) fn wake(&self) {
-        self.bells.iter().for_each(Bell::ring);
+        self.notifiers.iter().for_each(Notifier::notify);
     }
 
     /// Waits until a signal comes (true), a thread ends, or time is up.
@@ -179,7 +179,7 @@ impl<R: Clone + Default + Send> Crew<R> {
 
     /// Waits until all threads have their queues; false when one of them ended, or a signal came.
     fn wait_ready(&self, signals: &Signals) -> anyhow::Result<bool> {
-        while self.state.ready.load(Ordering::Acquire) < self.bells.len() {
+        while self.state.ready.load(Ordering::Acquire) < self.notifiers.len() {
             if !self.is_whole() || self.wait(signals, NAP)? {
                 return Ok(false);
             }
@@ -199,7 +199,7 @@ struct Ends<'a>(&'a State);
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::AcqRel);
-        self.0.changed.ring();
+        self.0.changed.notify();
     }
 }
 
@@ -257,7 +257,7 @@ where
 }
 
 /// One queue in its thread.
-struct Lane<W> {
+struct WorkerQueue<W> {
     /// Its number.
     index: usize,
     dev: Port,
@@ -275,7 +275,7 @@ fn one_thread<W: Work>(
         cores::pin(core)?;
     }
     let pool = FramePool::new(PoolBudget::default());
-    let lane = |(index, queue): (usize, Unwrapped)| {
+    let worker_queue = |(index, queue): (usize, Unwrapped)| {
         let dev = queue.into_port(&pool)?;
         if dev.is_absent() {
             let (port, queues) = (clearway_ports::describe(&args.port), args.queues());
@@ -283,21 +283,27 @@ fn one_thread<W: Work>(
                 "{port} has no queue {index}. Ask for fewer than {queues} queues, or make a port that has as many."
             ));
         }
-        Ok(Lane { index, work: make(index, &dev)?, dev })
+        Ok(WorkerQueue { index, work: make(index, &dev)?, dev })
     };
-    let mut lanes = queues.into_iter().map(lane).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut worker_queues = queues.into_iter().map(worker_queue).collect::<anyhow::Result<Vec<_>>>()?;
     crew.state.ready.fetch_add(1, Ordering::AcqRel);
-    crew.state.changed.ring();
-    let ended = drive(args, crew, &crew.bells[index], &mut lanes);
-    lanes.iter().for_each(|lane| write_down(crew, lane));
+    crew.state.changed.notify();
+    let ended = drive(args, crew, &crew.notifiers[index], &mut worker_queues);
+    worker_queues.iter().for_each(|worker_queue| write_down(crew, worker_queue));
     ended
 }
 
-fn write_down<W: Work>(crew: &Crew<W::Report>, lane: &Lane<W>) {
-    *crew.boards[lane.index].lock().unwrap_or_else(PoisonError::into_inner) = lane.work.report(&lane.dev);
+fn write_down<W: Work>(crew: &Crew<W::Report>, worker_queue: &WorkerQueue<W>) {
+    *crew.boards[worker_queue.index].lock().unwrap_or_else(PoisonError::into_inner) =
+        worker_queue.work.report(&worker_queue.dev);
 }
 
-fn drive<W: Work>(args: &CrewArgs, crew: &Crew<W::Report>, bell: &Bell, lanes: &mut [Lane<W>]) -> anyhow::Result<()> {
+fn drive<W: Work>(
+    args: &CrewArgs,
+    crew: &Crew<W::Report>,
+    notifier: &Notifier,
+    worker_queues: &mut [WorkerQueue<W>],
+) -> anyhow::Result<()> {
     // On the only core, looking for frames would keep the peer from making them.
     let spin = if cores::available() < 2 && args.cores.is_none() { Duration::ZERO } else { SPIN };
     let (mut clock, mut burst) = (Clock::new(), Burst::new());
@@ -306,19 +312,20 @@ fn drive<W: Work>(args: &CrewArgs, crew: &Crew<W::Report>, bell: &Bell, lanes: &
     while !crew.stop.load(Ordering::Acquire) {
         let now = clock.read().now;
         let mut worked = false;
-        for lane in &mut *lanes {
-            worked |= lane.work.turn(now, &mut lane.dev, &mut burst)?;
+        for worker_queue in &mut *worker_queues {
+            worked |= worker_queue.work.turn(now, &mut worker_queue.dev, &mut burst)?;
         }
         if now >= report_at {
             report_at = now + REPORT_EVERY;
-            lanes.iter().for_each(|lane| write_down(crew, lane));
+            worker_queues.iter().for_each(|worker_queue| write_down(crew, worker_queue));
         }
         if worked {
             (worked_at, idle_turns) = (now, 0);
             continue;
         }
         idle_turns += 1;
-        let dues = lanes.iter().map(|lane| lane.work.next_due().min(lane.dev.next_deadline()));
+        let dues =
+            worker_queues.iter().map(|worker_queue| worker_queue.work.next_due().min(worker_queue.dev.next_deadline()));
         let due = dues.min().unwrap_or(Instant::NEVER);
         let far = due.since(now) > SPIN;
         if args.poll || (far && now.since(worked_at) < spin) || (!far && due.is_set()) {
@@ -328,26 +335,30 @@ fn drive<W: Work>(args: &CrewArgs, crew: &Crew<W::Report>, bell: &Bell, lanes: &
             }
             continue;
         }
-        if lanes.iter().any(|lane| lane.dev.must_poll()) {
+        if worker_queues.iter().any(|worker_queue| worker_queue.dev.must_poll()) {
             thread::yield_now();
             continue;
         }
-        lanes.iter().for_each(|lane| write_down(crew, lane));
+        worker_queues.iter().for_each(|worker_queue| write_down(crew, worker_queue));
         // A sleep ends late rather than early, so the last stretch is not slept.
-        sleep(lanes, bell, due.since(now).min(NAP) - SPIN)?;
+        sleep(worker_queues, notifier, due.since(now).min(NAP) - SPIN)?;
     }
     Ok(())
 }
 
-fn sleep<W>(lanes: &[Lane<W>], bell: &Bell, time: Duration) -> anyhow::Result<()> {
-    let mut fds = vec![PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
-    fds.extend(lanes.iter().filter_map(|lane| Some(PollFd::new(lane.dev.wait_fd()?, PollFlags::POLLIN))));
+fn sleep<W>(worker_queues: &[WorkerQueue<W>], notifier: &Notifier, time: Duration) -> anyhow::Result<()> {
+    let mut fds = vec![PollFd::new(notifier.as_fd(), PollFlags::POLLIN)];
+    fds.extend(
+        worker_queues
+            .iter()
+            .filter_map(|worker_queue| Some(PollFd::new(worker_queue.dev.wait_fd()?, PollFlags::POLLIN))),
+    );
     match ppoll(&mut fds, Some(TimeSpec::from_duration(time.into())), None) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),
     }
     if fds[0].revents().is_some_and(|events| !events.is_empty()) {
-        bell.silence();
+        notifier.clear();
     }
     Ok(())
 }

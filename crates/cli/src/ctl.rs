@@ -170,8 +170,12 @@ impl Host {
 impl Place {
     /// The control socket: the one that was named, or the one beside the host's socket.
     fn path(&self) -> PathBuf {
-        let door = self.socket.clone().unwrap_or_else(paths::door);
-        if door.extension() == Path::new("x.ctl").extension() { door } else { socket_beside(&door) }
+        let attach_socket = self.socket.clone().unwrap_or_else(paths::attach_socket);
+        if attach_socket.extension() == Path::new("x.ctl").extension() {
+            attach_socket
+        } else {
+            socket_beside(&attach_socket)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use clearway_engine::Bell;
+use clearway_engine::Notifier;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, Signal};
@@ -24,8 +24,8 @@ pub(crate) enum Woken {
     Signal,
     /// Somebody asks the program to read its settings again.
     Reload,
-    /// The bell rang.
-    Bell,
+    /// The notifier notified.
+    Notifier,
     /// The time is over.
     Timeout,
 }
@@ -58,15 +58,16 @@ impl Signals {
         Ok(Signals { fd, reloads })
     }
 
-    /// Waits for a signal, for the bell, or for `timeout`.
-    pub(crate) fn wait(&self, bell: &Bell, timeout: Duration) -> anyhow::Result<Woken> {
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN), PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
+    /// Waits for a signal, for the notifier, or for `timeout`.
+    pub(crate) fn wait(&self, notifier: &Notifier, timeout: Duration) -> anyhow::Result<Woken> {
+        let mut fds =
+            [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN), PollFd::new(notifier.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
-        let (signal, rung) = (ready(&fds[0]), ready(&fds[1]));
+        let (signal, notified) = (ready(&fds[0]), ready(&fds[1]));
         if signal {
             let hang_up = Signal::SIGHUP as u32;
             return match self.fd.read_signal() {
@@ -74,9 +75,9 @@ impl Signals {
                 _ => Ok(Woken::Signal),
             };
         }
-        if rung {
-            bell.silence();
-            return Ok(Woken::Bell);
+        if notified {
+            notifier.clear();
+            return Ok(Woken::Notifier);
         }
         Ok(Woken::Timeout)
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use clearway_command::{Command, PcapTrace};
 use clearway_dev::FaultSpec;
-use clearway_engine::{Bell, Cores, cores};
+use clearway_engine::{Cores, Notifier, cores};
 use clearway_host::control::socket_beside;
-use clearway_host::{Control, ControlSocket, Descriptors, House, HouseHandle, Settings};
+use clearway_host::{Control, ControlSocket, Descriptors, Host, HostHandle, Settings};
 use clearway_shm::paths;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -74,7 +74,7 @@ const READY: &str = "clearway is ready";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let settings = settings(&args)?;
-    let socket = args.socket.clone().or_else(|| settings.socket.clone()).unwrap_or_else(paths::door);
+    let socket = args.socket.clone().or_else(|| settings.socket.clone()).unwrap_or_else(paths::attach_socket);
     if args.daemon {
         let log = settings.log_file.clone().unwrap_or_else(|| socket.with_extension("log"));
         return in_background(&control_path(&settings, &socket), &log);
@@ -126,12 +126,12 @@ fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::
     let mut setup = settings.setup(socket.to_owned(), secret);
     // The scripts make the namespaces that programs want to enter.
     setup.open = false;
-    let house = House::start(setup)?;
+    let host = Host::start(setup)?;
     // Workers without a core of their own would inherit this one, so it comes after they were started.
     if let Some(core) = settings.main_core {
         cores::pin(core)?;
     }
-    let (handle, over) = (house.handle(), Bell::new()?);
+    let (handle, over) = (host.handle(), Notifier::new()?);
     let butler = Butler { args, settings, socket, signals: &signals, over: &over, log };
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -139,8 +139,8 @@ fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::
             handle.stop();
             served
         });
-        let kept = house.run();
-        over.ring();
+        let kept = host.run();
+        over.notify();
         let served =
             serving.join().unwrap_or_else(|_| Err(anyhow!("the control plane panicked; this is a bug of clearway")));
         kept?;
@@ -148,21 +148,21 @@ fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::
     })
 }
 
-/// Serves while the main thread keeps house: settings and scripts first, then commands, until a signal comes or the house ends by itself.
+/// Serves while the main thread keeps host: settings and scripts first, then commands, until a signal comes or the host ends by itself.
 struct Butler<'a> {
     args: &'a Args,
     settings: &'a Settings,
     socket: &'a Path,
     signals: &'a Signals,
-    over: &'a Bell,
+    over: &'a Notifier,
     log: &'a Log,
 }
 
 impl Butler<'_> {
-    fn serve(&self, house: &HouseHandle) -> anyhow::Result<()> {
+    fn serve(&self, host: &HostHandle) -> anyhow::Result<()> {
         let mut options = self.settings.control(crate::cli::version_text());
         options.force = self.args.force;
-        let control = Arc::new(Control::new(house.clone(), options));
+        let control = Arc::new(Control::new(host.clone(), options));
         let scripts: Vec<PathBuf> = self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
         control.begin(self.settings, &scripts)?;
         if let Some(path) = &self.args.pcap {
@@ -173,15 +173,15 @@ impl Butler<'_> {
         let path = control_path(self.settings, self.socket);
         let commands = ControlSocket::open(&path, Arc::clone(&control))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
-        house.open_doors()?;
-        self.tell_ready(commands.path(), house.workers())?;
+        host.open_attach_sockets()?;
+        self.tell_ready(commands.path(), host.workers())?;
         tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(), "the host is ready");
         let mut current = Cow::Borrowed(self.settings);
         loop {
             match self.signals.wait(self.over, Duration::from_secs(3600))? {
                 Woken::Timeout => {}
                 Woken::Reload => self.reload(&control, &mut current),
-                Woken::Signal | Woken::Bell => break,
+                Woken::Signal | Woken::Notifier => break,
             }
         }
         tracing::info!("the host stops");

@@ -11,13 +11,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use clearway_shm::door::{Hello, Kind, Reply, Request, Secret, SocketOptions, VERSION};
+use clearway_shm::attach_socket::{Hello, Kind, Reply, Request, Secret, SocketOptions, VERSION};
 use clearway_shm::socket;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Only what hangs takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A folder that no other test has; gone with this.
 struct Folder(PathBuf);
@@ -80,7 +80,7 @@ impl Up {
     /// Waits for its end.
     fn code(&mut self) -> Option<i32> {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIME_LIMIT {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status.code();
             }
@@ -216,7 +216,7 @@ fn in_the_background_it_answers_when_the_command_is_back() {
     folder.ends(0, &["ctl", "stop"]);
     let begun = Instant::now();
     while sockets(&folder.0) > 0 {
-        assert!(begun.elapsed() < PATIENCE, "the host does not end");
+        assert!(begun.elapsed() < TIME_LIMIT, "the host does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
     let (_, err) = folder.ends(1, &["up", "--daemon", "--script", "/no/such/script"]);
@@ -263,7 +263,7 @@ fn up_with_descriptors(folder: &Folder, limit: u32) -> Up {
 fn answered(folder: &Folder, args: &[&str]) -> Option<Output> {
     let mut child = folder.clearway(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIME_LIMIT {
         if child.try_wait().unwrap().is_some() {
             return Some(child.wait_with_output().unwrap());
         }
@@ -277,14 +277,14 @@ fn answered(folder: &Folder, args: &[&str]) -> Option<Output> {
 fn knock(folder: &Folder) -> OwnedFd {
     let fd = socket::connect(&folder.0.join("host.sock")).unwrap();
     // Against hangs only.
-    let patience = nix::sys::time::TimeVal::new(PATIENCE.as_secs() as i64, 0);
-    nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::ReceiveTimeout, &patience).unwrap();
+    let time_limit = nix::sys::time::TimeVal::new(TIME_LIMIT.as_secs() as i64, 0);
+    nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::ReceiveTimeout, &time_limit).unwrap();
     fd
 }
 
-fn ask(door: &OwnedFd, request: &Request) -> (Reply, Vec<OwnedFd>) {
-    socket::send(door.as_fd(), request, &[]).unwrap();
-    socket::recv(door.as_fd(), 16).expect("an answer in time").expect("an answer")
+fn ask(attach_socket: &OwnedFd, request: &Request) -> (Reply, Vec<OwnedFd>) {
+    socket::send(attach_socket.as_fd(), request, &[]).unwrap();
+    socket::recv(attach_socket.as_fd(), 16).expect("an answer in time").expect("an answer")
 }
 
 fn hello(namespace: &str, secret: Option<&str>) -> Request {
@@ -314,7 +314,7 @@ fn raise_own_limit() {
 }
 
 #[test]
-fn who_is_silent_at_the_door_keeps_nobody_out() {
+fn who_is_silent_at_the_attach_socket_keeps_nobody_out() {
     raise_own_limit();
     let folder = Folder::new();
     let up = up_with_descriptors(&folder, 256);
@@ -329,8 +329,8 @@ fn who_is_silent_at_the_door_keeps_nobody_out() {
     for _ in 0..3 {
         let shown = answered(&folder, &["ctl", "show", "version"]).expect("commands are answered");
         assert!(shown.status.success());
-        let door = knock(&folder);
-        assert!(matches!(ask(&door, &hello("", None)).0, Reply::Welcome(_)), "a program is let in");
+        let attach_socket = knock(&folder);
+        assert!(matches!(ask(&attach_socket, &hello("", None)).0, Reply::Welcome(_)), "a program is let in");
     }
     drop((silent, commands));
     // Nobody wants its place, and it is let go nevertheless.
@@ -343,13 +343,14 @@ fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_
     raise_own_limit();
     let folder = Folder::new();
     let _up = up_with_descriptors(&folder, 256);
-    let door = knock(&folder);
-    assert!(matches!(ask(&door, &hello("", None)).0, Reply::Welcome(_)));
-    let open = || ask(&door, &Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default() });
+    let attach_socket = knock(&folder);
+    assert!(matches!(ask(&attach_socket, &hello("", None)).0, Reply::Welcome(_)));
+    let open =
+        || ask(&attach_socket, &Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default() });
     let mut all = Vec::new();
     let refused = loop {
         match open() {
-            (Reply::Opened(_), lifeline) => all.push(lifeline),
+            (Reply::Opened(_), session_fd) => all.push(session_fd),
             (Reply::Error { errno, why }, _) => break (errno, why),
             (other, _) => panic!("{other:?}"),
         }
@@ -364,7 +365,7 @@ fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_
     all.truncate(10);
     let begun = Instant::now();
     while !matches!(open(), (Reply::Opened(_), _)) {
-        assert!(begun.elapsed() < PATIENCE, "no session although there are descriptors");
+        assert!(begun.elapsed() < TIME_LIMIT, "no session although there are descriptors");
     }
 }
 
@@ -380,7 +381,7 @@ fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_
     let until_logged = |what: &str, times: usize| {
         let begun = Instant::now();
         while log().matches(what).count() < times {
-            assert!(begun.elapsed() < PATIENCE, "{what:?} is not in the log: {}", log());
+            assert!(begun.elapsed() < TIME_LIMIT, "{what:?} is not in the log: {}", log());
             std::thread::sleep(Duration::from_millis(5));
         }
     };
@@ -468,8 +469,8 @@ fn a_secret_is_in_no_log_no_answer_and_when_it_was_used_in_no_memory() {
     folder.ends(0, &["ctl", "app", "ns", "add", "id", "gone", "secret", "xyzzy-gone"]);
     folder.ends(0, &["ctl", "app", "ns", "del", "id", "gone"]);
     folder.ends(0, &["ctl", "app", "ns", "add", "id", "kept", "secret", "xyzzy-kept"]);
-    let door = knock(&folder);
-    assert!(matches!(ask(&door, &hello("kept", Some("xyzzy-wrong"))).0, Reply::Error { .. }));
+    let attach_socket = knock(&folder);
+    assert!(matches!(ask(&attach_socket, &hello("kept", Some("xyzzy-wrong"))).0, Reply::Error { .. }));
     let log = fs::read_to_string(folder.0.join("other.log")).unwrap();
     assert!(log.contains("the secret of the namespace kept is wrong") && !log.contains("xyzzy"), "{log}");
     assert!(is_in_memory(up.0.id(), b"xyzzy-kept"), "one that is needed is there, so that this test can see");
@@ -477,7 +478,7 @@ fn a_secret_is_in_no_log_no_answer_and_when_it_was_used_in_no_memory() {
         // The answer may be here a moment before what it was asked with is wiped.
         let begun = Instant::now();
         while is_in_memory(up.0.id(), gone.as_bytes()) {
-            assert!(begun.elapsed() < PATIENCE, "{gone} is still in memory");
+            assert!(begun.elapsed() < TIME_LIMIT, "{gone} is still in memory");
         }
     }
     let limits = fs::read_to_string(format!("/proc/{}/limits", up.0.id())).unwrap();

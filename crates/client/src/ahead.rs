@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use clearway_shm::door::{Kind, Place, Reply, Request, Session, SessionId, SocketOptions};
+use clearway_shm::attach_socket::{Kind, Place, Reply, Request, Session, SessionId, SocketOptions};
 
 use crate::attach::Attachment;
 use crate::internal::Internal;
@@ -85,7 +85,7 @@ impl Client {
 
     /// A stream that nobody has used, and its session fd. None: it is to be opened.
     pub(crate) fn opened_ahead(&self, attachment: &Arc<Attachment>, v6: bool) -> Option<(Session, OwnedFd)> {
-        let routes = attachment.house.routes();
+        let routes = attachment.host.routes();
         let stale;
         let count = {
             let mut hub = self.hub();

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clearway_shm::door::{self, Heirloom, Hello, Reply, Request, Token, Welcome};
+use clearway_shm::attach_socket::{self, Handoff, Hello, Reply, Request, Token, Welcome};
 use clearway_shm::layout::Message;
-use clearway_shm::socket::{self, DoorError};
-use clearway_shm::{HouseView, LaneView, RingConsumer, RingProducer, Segment, ShmError};
+use clearway_shm::socket::{self, AttachSocketError};
+use clearway_shm::{HostView, QueuePairView, RingConsumer, RingProducer, Segment, ShmError};
 
 use crate::internal::Internal;
 use crate::{AppConfig, Errno};
 
 /// A host that does not answer for so long counts as gone.
-const REPLY_PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Processes that take the same lifeline's heirloom at once; with more, some may find none.
-const HEIRS: usize = 64;
+/// Processes that take the same session fd's exec handoff at once; with more, some may find none.
+const INHERITORS: usize = 64;
 
-/// Descriptors beside the welcome, without the workers' bells: lane, house page, the process's bell.
+/// Descriptors beside the welcome, without the workers' notifiers: queue pair, host page, the process's notifier.
 const FIXED_DESCRIPTORS: usize = 3;
 
 /// Counts attachments, so that each has a number of its own in this process and those that it was forked from.
@@ -32,7 +32,7 @@ pub enum AttachError {
     /// Nobody listens there.
     #[error("no host at {}: {error} (start one with `clearway up`)", path.display())]
     NoHost {
-        /// The door.
+        /// The attach socket.
         path: PathBuf,
         /// As Linux says it.
         error: Errno,
@@ -44,7 +44,7 @@ pub enum AttachError {
         path.display()
     )]
     Denied {
-        /// The door.
+        /// The attach socket.
         path: PathBuf,
         /// The user that asked.
         uid: u32,
@@ -52,7 +52,7 @@ pub enum AttachError {
     /// The host answered no: an unknown namespace, a wrong or missing secret, or a limit.
     #[error("the host at {} refused: {why}", path.display())]
     Refused {
-        /// The door.
+        /// The attach socket.
         path: PathBuf,
         /// As Linux says it.
         errno: Errno,
@@ -62,7 +62,7 @@ pub enum AttachError {
     /// The conversation broke, or the host is of another version.
     #[error("the host at {} cannot be understood: {why}", path.display())]
     Garbled {
-        /// The door.
+        /// The attach socket.
         path: PathBuf,
         /// What was wrong.
         why: String,
@@ -92,7 +92,7 @@ pub(crate) struct Attachment {
     /// Lets a forked child in.
     pub(crate) token: Token,
     /// The host's page.
-    pub(crate) house: HouseView,
+    pub(crate) host: HostView,
     /// Bytes of the FIFOs.
     pub(crate) fifo_sizes: (u32, u32),
     requests: Vec<Worker>,
@@ -102,7 +102,7 @@ pub(crate) struct Attachment {
 /// The way to one worker.
 struct Worker {
     ring: Mutex<RingProducer>,
-    bell: Internal,
+    notifier: Internal,
 }
 
 /// Everything that entering brings.
@@ -111,14 +111,14 @@ pub(crate) struct Entered {
     pub(crate) channel: Box<dyn ControlChannel>,
     /// A copy of the attach socket, by which its end can be noticed.
     pub(crate) pulse: Internal,
-    pub(crate) lane: LaneView,
+    pub(crate) queue_pair: QueuePairView,
     pub(crate) events: Vec<RingConsumer>,
-    pub(crate) bell: Internal,
-    /// None, when the door was not reached by its file.
+    pub(crate) notifier: Internal,
+    /// None, when the attach socket was not reached by its file.
     pub(crate) way_back: Option<WayBack>,
 }
 
-/// How a host is reached whose door's file is out of reach, by a program that was let in before: by a name, where whoever listens must be who listened at the door.
+/// How a host is reached whose attach socket's file is out of reach, by a program that was let in before: by a name, where whoever listens must be who listened at the attach socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WayBack {
     name: Vec<u8>,
@@ -126,20 +126,20 @@ pub(crate) struct WayBack {
 }
 
 impl WayBack {
-    /// As it is found by who has the door before itself.
-    fn learn(path: &Path, door: &Door) -> Option<WayBack> {
-        let host = socket::peer_credentials(door.socket.as_fd()).ok()?.uid;
+    /// As it is found by who has the attach socket before itself.
+    fn learn(path: &Path, attach_socket: &AttachSocket) -> Option<WayBack> {
+        let host = socket::peer_credentials(attach_socket.socket.as_fd()).ok()?.uid;
         Some(WayBack { name: clearway_shm::paths::way_back(path)?, host })
     }
 
     /// Enters by it as a part of the program that the token names. None: nobody is there, or somebody else.
     pub(crate) fn enter(&self, path: &Path, config: &AppConfig, token: Token) -> Option<Entered> {
-        let door = Door::of(socket::connect_by_name(&self.name).ok()?).ok()?;
-        let host = socket::peer_credentials(door.socket.as_fd()).ok()?.uid;
+        let attach_socket = AttachSocket::of(socket::connect_by_name(&self.name).ok()?).ok()?;
+        let host = socket::peer_credentials(attach_socket.socket.as_fd()).ok()?.uid;
         if host != self.host {
             return None;
         }
-        say_hello(door, path, config, Some(token), None).ok()
+        say_hello(attach_socket, path, config, Some(token), None).ok()
     }
 }
 
@@ -157,13 +157,13 @@ impl Attachment {
     /// Whether the process may have one more descriptor just now.
     pub(crate) fn has_free_number(&self) -> Result<(), Errno> {
         let Some(worker) = self.requests.first() else { return Ok(()) };
-        rustix::io::fcntl_dupfd_cloexec(&worker.bell, 0)?;
+        rustix::io::fcntl_dupfd_cloexec(&worker.notifier, 0)?;
         Ok(())
     }
 
     /// Puts a message into the ring to the session's worker, and wakes it if it sleeps. While the ring is full, `look` finds out whether there is a host at all.
     pub(crate) fn push(&self, message: Message, look: impl Fn()) {
-        let index = door::worker_of(message.session);
+        let index = attach_socket::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
         loop {
             let pushed = worker.ring.lock().unwrap_or_else(PoisonError::into_inner).push(message);
@@ -171,48 +171,48 @@ impl Attachment {
                 break;
             }
             // The worker is behind. Messages are never given up: a mark that is lost is a connection that stands still.
-            worker.ring();
+            worker.notify();
             look();
             if !self.is_alive() {
                 return;
             }
             std::thread::yield_now();
         }
-        if self.house.is_asleep(index) {
-            worker.ring();
+        if self.host.is_asleep(index) {
+            worker.notify();
         }
     }
 }
 
 impl Worker {
-    fn ring(&self) {
+    fn notify(&self) {
         // A full counter rings already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
     }
 }
 
 /// How this process asks the host. Today that is the attach socket; sessions in this process would be asked by a call.
 pub(crate) trait ControlChannel: Send {
     /// Asks, and waits for the answer, which may bring so many descriptors.
-    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError>;
+    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError>;
 }
 
 /// The attach socket.
-pub(crate) struct Door {
+pub(crate) struct AttachSocket {
     socket: Internal,
 }
 
-impl Door {
-    pub(crate) fn of(socket: OwnedFd) -> std::io::Result<Door> {
+impl AttachSocket {
+    pub(crate) fn of(socket: OwnedFd) -> std::io::Result<AttachSocket> {
         let socket = Internal::new(socket);
         let timeout = rustix::net::sockopt::Timeout::Recv;
-        rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_PATIENCE))?;
-        Ok(Door { socket })
+        rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_TIME_LIMIT))?;
+        Ok(AttachSocket { socket })
     }
 }
 
-impl ControlChannel for Door {
-    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), DoorError> {
+impl ControlChannel for AttachSocket {
+    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError> {
         loop {
             match socket::send(self.socket.as_fd(), request, &[]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -222,8 +222,8 @@ impl ControlChannel for Door {
         loop {
             match socket::recv(self.socket.as_fd(), descriptors) {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => return Err(DoorError::Io(std::io::ErrorKind::ConnectionReset.into())),
-                Err(DoorError::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(None) => return Err(AttachSocketError::Io(std::io::ErrorKind::ConnectionReset.into())),
+                Err(AttachSocketError::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -231,55 +231,59 @@ impl ControlChannel for Door {
 }
 
 /// Finds the host at `path`.
-fn knock(path: &Path) -> Result<Door, AttachError> {
+fn knock(path: &Path) -> Result<AttachSocket, AttachError> {
     let no_host = |error: std::io::Error| match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             AttachError::Denied { path: path.into(), uid: rustix::process::geteuid().as_raw() }
         }
         _ => AttachError::NoHost { path: path.into(), error: error.into() },
     };
-    Door::of(socket::connect(path).map_err(no_host)?).map_err(no_host)
+    AttachSocket::of(socket::connect(path).map_err(no_host)?).map_err(no_host)
 }
 
-/// Asks for what belongs to whoever holds a lifeline. None: it is none of this host's.
-pub(crate) fn heirloom(channel: &dyn ControlChannel, lifeline: BorrowedFd<'_>) -> Option<Heirloom> {
-    let cookie = socket::cookie(lifeline).ok()?;
-    for _ in 0..HEIRS {
+/// Asks for what belongs to whoever holds a session fd. None: it is none of this host's.
+pub(crate) fn handoff(channel: &dyn ControlChannel, session_fd: BorrowedFd<'_>) -> Option<Handoff> {
+    let cookie = socket::cookie(session_fd).ok()?;
+    for _ in 0..INHERITORS {
         let (Reply::Done, _) = channel.ask(&Request::Inherit { cookie }, 0).ok()? else { return None };
         // Another process that holds it too may have been quicker.
-        if let Some(heirloom) = socket::take_heirloom(lifeline) {
-            return Some(heirloom);
+        if let Some(handoff) = socket::take_handoff(session_fd) {
+            return Some(handoff);
         }
     }
     None
 }
 
-/// What the holder of a lifeline gets before it is let in.
-pub(crate) fn heirloom_at(path: &Path, lifeline: BorrowedFd<'_>) -> Result<Option<Heirloom>, AttachError> {
-    Ok(heirloom(&knock(path)?, lifeline))
+/// What the holder of a session fd gets before it is let in.
+pub(crate) fn handoff_at(path: &Path, session_fd: BorrowedFd<'_>) -> Result<Option<Handoff>, AttachError> {
+    Ok(handoff(&knock(path)?, session_fd))
 }
 
 /// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and the host knows it.
 pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
-    let door = knock(path)?;
-    let way_back = WayBack::learn(path, &door);
-    say_hello(door, path, config, inherit, way_back)
+    let attach_socket = knock(path)?;
+    let way_back = WayBack::learn(path, &attach_socket);
+    say_hello(attach_socket, path, config, inherit, way_back)
 }
 
 /// Enters by a connection that the host made for this process.
-pub(crate) fn enter_by(door: Door, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
-    say_hello(door, &config.door(), config, inherit, None)
+pub(crate) fn enter_by(
+    attach_socket: AttachSocket,
+    config: &AppConfig,
+    inherit: Option<Token>,
+) -> Result<Entered, AttachError> {
+    say_hello(attach_socket, &config.attach_socket(), config, inherit, None)
 }
 
 fn say_hello(
-    door: Door,
+    attach_socket: AttachSocket,
     path: &Path,
     config: &AppConfig,
     inherit: Option<Token>,
     way_back: Option<WayBack>,
 ) -> Result<Entered, AttachError> {
     let hello = Request::Hello(Hello {
-        version: door::VERSION,
+        version: attach_socket::VERSION,
         namespace: config.namespace.clone(),
         secret: config.secret.clone(),
         program: program(),
@@ -289,9 +293,9 @@ fn say_hello(
         cut_through: config.cut_through,
     });
     let garbled = |why: String| AttachError::Garbled { path: path.into(), why };
-    match door.ask(&hello, socket::MAX_DESCRIPTORS).map_err(|error| garbled(error.to_string()))? {
+    match attach_socket.ask(&hello, socket::MAX_DESCRIPTORS).map_err(|error| garbled(error.to_string()))? {
         (Reply::Welcome(welcome), descriptors) => {
-            settle(door, way_back, &welcome, descriptors).map_err(|error| garbled(error.to_string()))
+            settle(attach_socket, way_back, &welcome, descriptors).map_err(|error| garbled(error.to_string()))
         }
         (Reply::Error { errno, why }, _) => Err(AttachError::Refused { path: path.into(), errno: Errno(errno), why }),
         _ => Err(garbled("it answers something that was not asked".into())),
@@ -300,7 +304,7 @@ fn say_hello(
 
 /// Maps what came with the welcome.
 fn settle(
-    door: Door,
+    attach_socket: AttachSocket,
     way_back: Option<WayBack>,
     welcome: &Welcome,
     descriptors: Vec<OwnedFd>,
@@ -312,29 +316,29 @@ fn settle(
     }
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(missing);
-    let lane = Arc::new(Segment::map(next()?.as_fd(), welcome.lane_len as usize)?);
-    let house = Arc::new(Segment::map_read_only(next()?.as_fd(), welcome.house_len as usize)?).house()?;
-    let bell = Internal::new(next()?);
+    let queue_pair = Arc::new(Segment::map(next()?.as_fd(), welcome.queue_pair_len as usize)?);
+    let host = Arc::new(Segment::map_read_only(next()?.as_fd(), welcome.host_len as usize)?).host()?;
+    let notifier = Internal::new(next()?);
     let mut requests = Vec::with_capacity(workers);
     let mut events = Vec::with_capacity(workers);
     for rings in &welcome.rings {
-        let ring = Mutex::new(RingProducer::new(&lane, rings.requests, rings.slots)?);
-        requests.push(Worker { ring, bell: Internal::new(next()?) });
-        events.push(RingConsumer::new(&lane, rings.events, rings.slots)?);
+        let ring = Mutex::new(RingProducer::new(&queue_pair, rings.requests, rings.slots)?);
+        requests.push(Worker { ring, notifier: Internal::new(next()?) });
+        events.push(RingConsumer::new(&queue_pair, rings.events, rings.slots)?);
     }
     let attachment = Arc::new(Attachment {
         number: ATTACHMENTS.fetch_add(1, Ordering::Relaxed),
         program: (welcome.boot, welcome.app),
         process: welcome.process,
         token: welcome.token,
-        house,
+        host,
         fifo_sizes: (welcome.rx_fifo, welcome.tx_fifo),
         requests,
         dead: AtomicBool::new(false),
     });
-    let pulse = rustix::io::fcntl_dupfd_cloexec(&door.socket, 0).map_err(std::io::Error::from)?;
-    let (pulse, lane) = (Internal::new(pulse), lane.lane()?);
-    Ok(Entered { attachment, channel: Box::new(door), pulse, lane, events, bell, way_back })
+    let pulse = rustix::io::fcntl_dupfd_cloexec(&attach_socket.socket, 0).map_err(std::io::Error::from)?;
+    let (pulse, queue_pair) = (Internal::new(pulse), queue_pair.queue_pair()?);
+    Ok(Entered { attachment, channel: Box::new(attach_socket), pulse, queue_pair, events, notifier, way_back })
 }
 
 /// This program's name.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use clearway_shm::door::{Kind, Request};
+use clearway_shm::attach_socket::{Kind, Request};
 
 use crate::attach::Attachment;
 use crate::client::Client;
@@ -22,7 +22,7 @@ const FIRST_MS: u64 = 50;
 /// But at least so often.
 const LONGEST_MS: u64 = 1000;
 
-/// Called with the key of a socket ([`crate::Socket::key`]) that has another lifeline from now on.
+/// Called with the key of a socket ([`crate::Socket::key`]) that has another session fd from now on.
 pub type Renew = fn(usize, BorrowedFd<'_>);
 
 /// What a process knows of its way back.
@@ -51,7 +51,7 @@ impl Back {
 }
 
 impl Client {
-    /// Says who puts a new lifeline in the place of an old one, which is the program's descriptor. Without this the sockets keep it for themselves.
+    /// Says who puts a new session fd in the place of an old one, which is the program's descriptor. Without this the sockets keep it for themselves.
     pub fn on_renewal(&self, renew: Renew) {
         let _ = self.back.renew.set(renew);
     }
@@ -117,13 +117,13 @@ impl Client {
         let remote = remote.filter(|_| core.kind == Kind::Datagram);
         let (was, kind, v6) = (core.was(), core.kind, core.v6);
         let request = Request::Revive { was, kind, v6, options, local, remote, backlog };
-        let (session, lifeline) = self.ask_session(attachment, &request)?;
-        let lifeline = lifeline.ok_or(Errno::PROTO)?;
+        let (session, session_fd) = self.ask_session(attachment, &request)?;
+        let session_fd = session_fd.ok_or(Errno::PROTO)?;
         let words = self.words(attachment, &session)?;
         let fifos = self.fifos(attachment, &session)?;
         core.begin_life(session.id, words);
         core.set_fifos(fifos);
-        self.renew(core.key, lifeline);
+        self.renew(core.key, session_fd);
         let mut hub = self.hub();
         hub.route(session.id, core.key);
         core.belong(attachment.number, self.forks());
@@ -131,12 +131,12 @@ impl Client {
         Ok(())
     }
 
-    fn renew(&self, key: usize, lifeline: OwnedFd) {
+    fn renew(&self, key: usize, session_fd: OwnedFd) {
         match self.back.renew.get() {
-            Some(renew) => renew(key, lifeline.as_fd()),
+            Some(renew) => renew(key, session_fd.as_fd()),
             None => {
                 if let Some(socket) = self.hub().sockets.get_mut(key) {
-                    socket.lifeline = Some(Internal::new(lifeline));
+                    socket.session_fd = Some(Internal::new(session_fd));
                 }
             }
         }

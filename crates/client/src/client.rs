@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use clearway_shm::door::{self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, Token};
-use clearway_shm::socket::DoorError;
+use clearway_shm::attach_socket::{self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, Token};
+use clearway_shm::socket::AttachSocketError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
-use crate::attach::{self, AttachError, Attachment, ControlChannel, Door, Entered, WayBack};
+use crate::attach::{self, AttachError, AttachSocket, Attachment, ControlChannel, Entered, WayBack};
 use crate::back::Back;
 use crate::core::{Core, Fifos};
-use crate::hub::{Held, Hub, Lane, Watched};
+use crate::hub::{Held, Hub, QueuePair, Watched};
 use crate::routes::Routes;
 use crate::spin::Spin;
 use crate::{AppConfig, Errno, Socket};
@@ -30,14 +30,14 @@ pub struct Client {
     looked: AtomicU64,
     pub(crate) spin: Spin,
     pub(crate) back: Back,
-    /// The process changed its user, its root or what it sees since it entered: who is forked from it may not reach the door.
+    /// The process changed its user, its root or what it sees since it entered: who is forked from it may not reach the attach socket.
     changed: AtomicBool,
 }
 
 /// What is locked over a fork, and therefore never goes away.
 pub(crate) struct Shared {
     pub(crate) hub: Hub,
-    pub(crate) door: Mutex<Entrance>,
+    pub(crate) attach_socket: Mutex<Entrance>,
 }
 
 /// The attach socket, and what was learned there.
@@ -46,10 +46,10 @@ pub(crate) struct Entrance {
     pub(crate) channel: Option<Box<dyn ControlChannel>>,
     /// What lets a forked child in.
     pub(crate) token: Option<Token>,
-    /// How the host, or another in its place, is reached when its door is not.
+    /// How the host, or another in its place, is reached when its attach socket is not.
     pub(crate) way_back: Option<WayBack>,
     /// For the child of a fork that is just going on.
-    pub(crate) for_child: Option<Door>,
+    pub(crate) for_child: Option<AttachSocket>,
 }
 
 impl Client {
@@ -67,7 +67,7 @@ impl Client {
         Arc::new(Client {
             spin: Spin::new(config.spin_us),
             config,
-            shared: Box::leak(Box::new(Shared { hub: Hub::new(), door: Mutex::default() })),
+            shared: Box::leak(Box::new(Shared { hub: Hub::new(), attach_socket: Mutex::default() })),
             current: ArcSwapOption::empty(),
             forks: AtomicU32::new(0),
             looked: AtomicU64::new(0),
@@ -76,37 +76,40 @@ impl Client {
         })
     }
 
-    /// Enters the host as a part of the program that a lifeline belongs to which this process came by otherwise than by [`Client::open`]: by `exec`. None: it is no
-    /// lifeline of this host's.
+    /// Enters the host as a part of the program that a session fd belongs to which this process came by otherwise than by [`Client::open`]: by `exec`. None: it is no
+    /// session fd of this host's.
     ///
     /// # Errors
-    /// As [`Client::attach`], of the host that the lifeline belongs to.
-    pub fn attach_as_heir(config: AppConfig, lifeline: BorrowedFd<'_>) -> Result<Option<Arc<Client>>, AttachError> {
-        if !clearway_shm::socket::may_be_lifeline(lifeline) {
+    /// As [`Client::attach`], of the host that the session fd belongs to.
+    pub fn attach_as_inheritor(
+        config: AppConfig,
+        session_fd: BorrowedFd<'_>,
+    ) -> Result<Option<Arc<Client>>, AttachError> {
+        if !clearway_shm::socket::may_be_session_fd(session_fd) {
             return Ok(None);
         }
-        let Some(heirloom) = attach::heirloom_at(&config.door(), lifeline)? else { return Ok(None) };
+        let Some(handoff) = attach::handoff_at(&config.attach_socket(), session_fd)? else { return Ok(None) };
         let client = Client::new(config);
-        client.entrance().token = Some(heirloom.token);
+        client.entrance().token = Some(handoff.token);
         client.enter()?;
         Ok(Some(client))
     }
 
-    /// The socket of a lifeline that this process came by otherwise than by [`Client::open`]. None: it is no lifeline of this host's.
+    /// The socket of a session fd that this process came by otherwise than by [`Client::open`]. None: it is no session fd of this host's.
     ///
     /// # Errors
     /// It is another program's, or this one may not have it.
-    pub fn inherit_lifeline(self: &Arc<Client>, lifeline: BorrowedFd<'_>) -> Result<Option<Arc<Socket>>, Errno> {
-        if !clearway_shm::socket::may_be_lifeline(lifeline) {
+    pub fn inherit_session_fd(self: &Arc<Client>, session_fd: BorrowedFd<'_>) -> Result<Option<Arc<Socket>>, Errno> {
+        if !clearway_shm::socket::may_be_session_fd(session_fd) {
             return Ok(None);
         }
         let Ok(attachment) = self.enter() else { return Ok(None) };
-        let heirloom = {
+        let handoff = {
             let entrance = self.entrance();
-            entrance.channel.as_ref().and_then(|channel| attach::heirloom(&**channel, lifeline))
+            entrance.channel.as_ref().and_then(|channel| attach::handoff(&**channel, session_fd))
         };
-        let Some(heirloom) = heirloom else { return Ok(None) };
-        let request = Request::Subscribe { session: heirloom.session };
+        let Some(handoff) = handoff else { return Ok(None) };
+        let request = Request::Subscribe { session: handoff.session };
         let (session, _) = self.ask_session(&attachment, &request)?;
         self.adopt(&attachment, &session, session.options).map(Some)
     }
@@ -143,7 +146,7 @@ impl Client {
         }
     }
 
-    /// Makes a socket. The descriptor is its lifeline: while any copy of it is open in any process, the session lives. Close-on-exec is set on it.
+    /// Makes a socket. The descriptor is its session fd: while any copy of it is open in any process, the session lives. Close-on-exec is set on it.
     /// When the host went away and another one is there, this enters that one.
     ///
     /// # Errors
@@ -162,9 +165,9 @@ impl Client {
             }
         }
         let request = Request::Open { kind, v6, options: *options };
-        let (session, lifeline) = self.ask_session(&attachment, &request)?;
+        let (session, session_fd) = self.ask_session(&attachment, &request)?;
         let socket = self.adopt(&attachment, &session, *options)?;
-        Ok((socket, lifeline.ok_or(Errno::PROTO)?))
+        Ok((socket, session_fd.ok_or(Errno::PROTO)?))
     }
 
     /// Tells the host that a socket stays with the kernel, and why; for `explain`. Failure is of no consequence.
@@ -247,7 +250,7 @@ impl Client {
         if let Some(attachment) = self.alive() {
             return Ok(attachment);
         }
-        let path = self.config.door();
+        let path = self.config.attach_socket();
         let enter = |token| attach::enter(&path, &self.config, token);
         let entered = match (entrance.token, &entrance.way_back) {
             // Where nobody knows the program any more it begins anew; its old sessions are gone then.
@@ -269,20 +272,20 @@ impl Client {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// A connection for a child that is about to be forked, when that may not reach the door.
-    pub(crate) fn connection_for_child(&self, entrance: &Entrance) -> Option<Door> {
+    /// A connection for a child that is about to be forked, when that may not reach the attach socket.
+    pub(crate) fn connection_for_child(&self, entrance: &Entrance) -> Option<AttachSocket> {
         if !self.changed.load(Ordering::Relaxed) || self.back.has_given_up() || !self.is_attached() {
             return None;
         }
         match entrance.channel.as_ref()?.ask(&Request::Child, 1) {
-            Ok((Reply::Done, mut descriptors)) => Door::of(descriptors.pop()?).ok(),
-            // The child tries the door.
+            Ok((Reply::Done, mut descriptors)) => AttachSocket::of(descriptors.pop()?).ok(),
+            // The child tries the attach socket.
             _ => None,
         }
     }
 
     /// Enters by the connection that the parent had made for it. False: it has none, or is not let in.
-    pub(crate) fn enter_as_child(&self, connection: Option<Door>) -> bool {
+    pub(crate) fn enter_as_child(&self, connection: Option<AttachSocket>) -> bool {
         let mut entrance = self.entrance();
         let (Some(connection), token) = (connection, entrance.token) else { return false };
         match attach::enter_by(connection, &self.config, token) {
@@ -295,7 +298,7 @@ impl Client {
     }
 
     fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
-        let Entered { attachment, channel, pulse, lane, events, bell, way_back } = entered;
+        let Entered { attachment, channel, pulse, queue_pair, events, notifier, way_back } = entered;
         let mut hub = self.hub();
         if hub.program != attachment.program {
             hub.program = attachment.program;
@@ -303,7 +306,7 @@ impl Client {
         }
         hub.routes = None;
         let number = attachment.number;
-        hub.set_lane(Some(Lane::new(number, lane, events, bell, pulse)));
+        hub.set_queue_pair(Some(QueuePair::new(number, queue_pair, events, notifier, pulse)));
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
@@ -313,7 +316,7 @@ impl Client {
     }
 
     pub(crate) fn entrance(&self) -> MutexGuard<'static, Entrance> {
-        self.shared.door.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.attach_socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the host; its refusal is an error.
@@ -340,8 +343,8 @@ impl Client {
         match channel.ask(request, most) {
             Ok((Reply::Error { errno, .. }, _)) => Err(Errno(errno)),
             Ok(answer) => Ok(answer),
-            // This process has no room for descriptors. The host sees the lifeline close.
-            Err(DoorError::TooManyDescriptors) => Err(Errno::MFILE),
+            // This process has no room for descriptors. The host sees the session fd close.
+            Err(AttachSocketError::TooManyDescriptors) => Err(Errno::MFILE),
             Err(_) => {
                 drop(entrance);
                 self.host_died(attachment);
@@ -354,9 +357,9 @@ impl Client {
         &self,
         attachment: &Arc<Attachment>,
         request: &Request,
-    ) -> Result<(door::Session, Option<OwnedFd>), Errno> {
+    ) -> Result<(attach_socket::Session, Option<OwnedFd>), Errno> {
         match self.ask(attachment, request)? {
-            (Reply::Opened(session), lifeline) => Ok((session, lifeline)),
+            (Reply::Opened(session), session_fd) => Ok((session, session_fd)),
             _ => Err(Errno::PROTO),
         }
     }
@@ -365,7 +368,7 @@ impl Client {
     pub(crate) fn adopt(
         self: &Arc<Client>,
         attachment: &Arc<Attachment>,
-        session: &door::Session,
+        session: &attach_socket::Session,
         options: SocketOptions,
     ) -> Result<Arc<Socket>, Errno> {
         let words = self.words(attachment, session)?;
@@ -383,13 +386,17 @@ impl Client {
                 remote: session.remote,
                 options,
                 connecting: false,
-                lifeline: None,
+                session_fd: None,
             }
         });
         Ok(Arc::new(Socket::new(self.clone(), core)))
     }
 
-    pub(crate) fn words(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<SessionView, Errno> {
+    pub(crate) fn words(
+        &self,
+        attachment: &Arc<Attachment>,
+        session: &attach_socket::Session,
+    ) -> Result<SessionView, Errno> {
         self.words_at(attachment, session.head)
     }
 
@@ -399,7 +406,7 @@ impl Client {
     }
 
     /// Where a session's FIFOs lie, of those that it has.
-    pub(crate) fn fifos(&self, attachment: &Arc<Attachment>, session: &door::Session) -> Result<Fifos, Errno> {
+    pub(crate) fn fifos(&self, attachment: &Arc<Attachment>, session: &attach_socket::Session) -> Result<Fifos, Errno> {
         let fifo = |place: FifoPlace| {
             let head = self.segment(attachment, place.head.segment)?;
             let data = self.segment(attachment, place.data.segment)?;
@@ -426,7 +433,7 @@ impl Client {
     /// What the namespace reaches now. Without a host, what it reached last: an address that is Clearway's does not become the kernel's by that.
     fn routes(&self) -> Arc<Routes> {
         let attachment = self.enter().ok();
-        let generation = attachment.as_ref().map(|attachment| attachment.house.routes());
+        let generation = attachment.as_ref().map(|attachment| attachment.host.routes());
         let known = self.hub().routes.clone();
         if let Some(known) = &known {
             if generation.is_none_or(|generation| generation == known.generation()) {
@@ -453,7 +460,7 @@ impl Client {
     }
 
     /// For calls that found nothing and do not sleep: looks now and then whether the host is there at all.
-    pub(crate) fn glance(&self) {
+    pub(crate) fn poll_once(&self) {
         self.come_back();
         let Some(attachment) = self.alive() else { return };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);

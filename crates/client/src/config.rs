@@ -2,7 +2,7 @@
 //!
 //! | variable | says |
 //! | --- | --- |
-//! | `CLEARWAY_SOCKET` | the host's door |
+//! | `CLEARWAY_SOCKET` | the host's attach socket |
 //! | `CLEARWAY_NS`, `CLEARWAY_SECRET` | the namespace and its secret |
 //! | `CLEARWAY_CONFIG`, else `VCL_CONFIG` | a file, see [`file`](mod@file); what the variables above say goes before it |
 //! | `CLEARWAY_REQUIRED=1` | rather fail than use the kernel |
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 use clearway_shm::paths;
 use rustix::fs::{Mode, OFlags};
 
@@ -31,7 +31,7 @@ const MAX_FILE: usize = 64 * 1024;
 /// How a program enters the host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AppConfig {
-    /// The host's door, or that of a namespace; None: the default place.
+    /// The host's attach socket, or that of a namespace; None: the default place.
     pub socket: Option<PathBuf>,
     /// The namespace; empty for the default one.
     pub namespace: String,
@@ -185,11 +185,11 @@ impl AppConfig {
         Ok(config)
     }
 
-    /// The door to knock at. One that does not exist, but whose last part is the name of a namespace's door in our runtime folder, is found there:
+    /// The attach socket to knock at. One that does not exist, but whose last part is the name of a namespace's attach socket in our runtime folder, is found there:
     /// files that were written for another host stack name a place of that one.
-    pub(crate) fn door(&self) -> PathBuf {
-        let Some(socket) = &self.socket else { return paths::door() };
-        let nearby = socket.file_name().map(|name| paths::namespace_doors(&paths::door()).join(name));
+    pub(crate) fn attach_socket(&self) -> PathBuf {
+        let Some(socket) = &self.socket else { return paths::attach_socket() };
+        let nearby = socket.file_name().map(|name| paths::namespace_attach_sockets(&paths::attach_socket()).join(name));
         match nearby {
             Some(nearby) if !exists(socket) && exists(&nearby) => nearby,
             _ => socket.clone(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
-use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
+use clearway_shm::attach_socket::{self, FifoPlace, Kind, SessionId};
 use clearway_shm::layout::{flags, state};
 use clearway_shm::lock;
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer, SessionView};
@@ -43,7 +43,7 @@ pub(crate) struct Core {
     mourned: AtomicBool,
 }
 
-fn refusals(options: &door::SocketOptions) -> u32 {
+fn refusals(options: &attach_socket::SocketOptions) -> u32 {
     u32::from(options.discovery.refuses(false)) | u32::from(options.discovery.refuses(true)) << 1
 }
 
@@ -131,7 +131,7 @@ impl End<Producer> {
 }
 
 impl Core {
-    pub(crate) fn new(session: &door::Session, boot: u64, words: SessionView, key: usize, forks: u32) -> Core {
+    pub(crate) fn new(session: &attach_socket::Session, boot: u64, words: SessionView, key: usize, forks: u32) -> Core {
         Core {
             first: Life { id: session.id, words, next: OnceLock::new() },
             boot,
@@ -281,7 +281,7 @@ impl Core {
     }
 
     /// Its options are these from now on.
-    pub(crate) fn heed(&self, options: &door::SocketOptions) {
+    pub(crate) fn heed(&self, options: &attach_socket::SocketOptions) {
         self.refuses_long.store(refusals(options), Ordering::Relaxed);
         *self.path.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

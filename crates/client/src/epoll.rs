@@ -1,7 +1,7 @@
 //! Epoll sets with sockets of Clearway beside descriptors of the kernel.
 //!
 //! The program's descriptor is an epoll set of the kernel, which holds the kernel's members. As long as there is no other member, waiting is the kernel's
-//! alone. From the first socket on, threads sleep on a second set of the kernel's, in which the first lies beside the bell.
+//! alone. From the first socket on, threads sleep on a second set of the kernel's, in which the first lies beside the notifier.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
 
 use crate::hub::set::{Set, What};
-use crate::hub::{BELL, Inner, KERNEL, NOBODY, PULSE, counter, ring};
+use crate::hub::{Inner, KERNEL, NOBODY, NOTIFIER, PULSE, counter, notify};
 use crate::internal::Internal;
 use crate::ready::IN;
-use crate::wait::{Deadline, silence};
+use crate::wait::{Deadline, clear};
 use crate::{Client, Errno, Socket};
 
 /// Stands for our own member in the program's set of the kernel. A program's words are addresses and small numbers; this is neither.
@@ -90,10 +90,10 @@ impl EpollSet {
     }
 
     /// There are members: one of the threads that wait in the program's set comes, and calls the next. A ring wakes one thread only, and the kernel keeps none
-    /// for those who come later, so it is rung under the hub's lock, as they are counted.
+    /// for those who come later, so it is notified under the hub's lock, as they are counted.
     fn call_over(&self, hub: &Inner) {
         if hub.sets.get(self.key).is_some_and(|set| set.waiting > 0 && !set.is_empty()) {
-            ring(&self.first);
+            notify(&self.first);
         }
     }
 
@@ -161,7 +161,7 @@ impl EpollSet {
             }
             let left = deadline.left();
             if at_once || left.is_some_and(|left| left.is_zero()) {
-                self.client.glance();
+                self.client.poll_once();
                 return match self.has_kernel() {
                     true => self.kernel_wait(epfd, out, Some(Duration::ZERO), sigmask),
                     false => Ok(0),
@@ -221,8 +221,8 @@ impl EpollSet {
         if let Some(set) = hub.sets.get_mut(self.key) {
             set.waiting = set.waiting.saturating_sub(1);
         }
-        // Whoever was rung for is out, or is called again: the kernel's set must not look ready for nobody, to sets that it lies in.
-        silence(&self.first);
+        // Whoever was notified for is out, or is called again: the kernel's set must not look ready for nobody, to sets that it lies in.
+        clear(&self.first);
         self.call_over(&hub);
         waited
     }
@@ -269,12 +269,12 @@ impl EpollSet {
     fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let timeout = self.client.until_next_look(timeout);
         let mut hub = self.client.hub();
-        let Some(lane) = hub.living() else {
+        let Some(queue_pair) = hub.living() else {
             // All members' host is gone, and that was reported to whom it concerned.
             drop(hub);
             return self.sleep_without_host(timeout, sigmask);
         };
-        let (number, words, bell) = (lane.number, lane.words.clone(), lane.bell.clone());
+        let (number, words, notifier) = (queue_pair.number, queue_pair.words.clone(), queue_pair.notifier.clone());
         let sleeper = hub.set_sleeper(self.key, number)?;
         let accepting = hub.accepting_of(self.key);
         accepting.about_to_sleep(&words);
@@ -291,11 +291,11 @@ impl EpollSet {
         let mut found = [EpollEvent::default(); 4];
         let slept = wait::epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
         let found = &found[..*slept.as_ref().unwrap_or(&0)];
-        if found.iter().any(|event| event.data == BELL) {
-            silence(&bell);
+        if found.iter().any(|event| event.data == NOTIFIER) {
+            clear(&notifier);
         }
         let mut hub = self.client.hub();
-        if hub.lane.as_ref().is_some_and(|lane| lane.number == number) {
+        if hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number) {
             accepting.awake(&words);
             hub.drain();
         }

@@ -1,7 +1,7 @@
 //! Who waits for what in this process, and what the workers' events mean for them.
 //!
-//! One lock guards it all, and is held briefly: nothing under it waits. Whichever thread holds it drains the event rings of the *lane* and marks the threads
-//! and epoll sets concerned, so it does not matter which of them the bell has woken. Those that sleep are *kicked* when the lock is released.
+//! One lock guards it all, and is held briefly: nothing under it waits. Whichever thread holds it drains the event rings of the *queue pair* and marks the threads
+//! and epoll sets concerned, so it does not matter which of them the notifier has woken. Those that sleep are *kicked* when the lock is released.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clearway_shm::door::{SessionId, SocketOptions};
+use clearway_shm::attach_socket::{SessionId, SocketOptions};
 use clearway_shm::layout::{ACCEPT_COUNTERS, accept_counter, event};
 use clearway_shm::sleep;
 use clearway_shm::wait::{self, EpollEvent, PollFd};
-use clearway_shm::{LaneView, RingConsumer, Segment};
+use clearway_shm::{QueuePairView, RingConsumer, Segment};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
@@ -30,7 +30,7 @@ pub(crate) mod set;
 use set::{ET, Set};
 
 /// Words by which a sleeper's epoll set names what it found.
-pub(crate) const BELL: u64 = 0;
+pub(crate) const NOTIFIER: u64 = 0;
 pub(crate) const KICK: u64 = 1;
 pub(crate) const PULSE: u64 = 2;
 pub(crate) const KERNEL: u64 = 3;
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) sets: Slab<Set>,
     waiters: Slab<Waiter>,
     by_session: HashMap<SessionId, usize>,
-    pub(crate) lane: Option<Lane>,
+    pub(crate) queue_pair: Option<QueuePair>,
     pub(crate) segments: HashMap<u32, Arc<Segment>>,
     /// Which program the segments belong to.
     pub(crate) program: (u64, u32),
@@ -64,26 +64,26 @@ pub(crate) struct Inner {
 }
 
 /// The part of an attachment by which events come.
-pub(crate) struct Lane {
+pub(crate) struct QueuePair {
     pub(crate) number: u32,
-    pub(crate) words: LaneView,
+    pub(crate) words: QueuePairView,
     pub(crate) events: Vec<RingConsumer>,
-    pub(crate) bell: Arc<Internal>,
+    pub(crate) notifier: Arc<Internal>,
     /// A copy of the attach socket: it hangs up when the host is gone.
     pub(crate) pulse: Internal,
     pub(crate) pool: Vec<Arc<Sleeper>>,
     pub(crate) alive: bool,
 }
 
-impl Lane {
+impl QueuePair {
     pub(crate) fn new(
         number: u32,
-        words: LaneView,
+        words: QueuePairView,
         events: Vec<RingConsumer>,
-        bell: Internal,
+        notifier: Internal,
         pulse: Internal,
-    ) -> Lane {
-        Lane { number, words, events, bell: Arc::new(bell), pulse, pool: Vec::new(), alive: true }
+    ) -> QueuePair {
+        QueuePair { number, words, events, notifier: Arc::new(notifier), pulse, pool: Vec::new(), alive: true }
     }
 }
 
@@ -98,8 +98,8 @@ pub(crate) struct Watched {
     pub(crate) options: SocketOptions,
     /// A connect has begun whose end no connect has reported.
     pub(crate) connecting: bool,
-    /// The lifeline of a socket that came back, where nobody else keeps it.
-    pub(crate) lifeline: Option<Internal>,
+    /// The session fd of a socket that came back, where nobody else keeps it.
+    pub(crate) session_fd: Option<Internal>,
 }
 
 /// One who waits for a socket or set.
@@ -122,7 +122,7 @@ struct Waiter {
     accepting: Accepting,
 }
 
-/// Listeners that a thread waits for, as the lane counts them ([`accept_counter`]).
+/// Listeners that a thread waits for, as the queue pair counts them ([`accept_counter`]).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Accepting(u16);
 
@@ -134,7 +134,7 @@ impl Accepting {
     }
 
     /// A thread that waits for these is about to sleep. What it waits for must be looked at once more after this call.
-    pub(crate) fn about_to_sleep(self, words: &LaneView) {
+    pub(crate) fn about_to_sleep(self, words: &QueuePairView) {
         for counter in self.counters() {
             words.accepting[counter].fetch_add(1, Ordering::Relaxed);
         }
@@ -142,7 +142,7 @@ impl Accepting {
     }
 
     /// It is awake again, or did not sleep after all.
-    pub(crate) fn awake(self, words: &LaneView) {
+    pub(crate) fn awake(self, words: &QueuePairView) {
         sleep::awake(&words.sleepers);
         for counter in self.counters() {
             words.accepting[counter].fetch_sub(1, Ordering::Relaxed);
@@ -156,21 +156,21 @@ impl Accepting {
 
 const _: () = assert!(ACCEPT_COUNTERS <= u16::BITS as usize);
 
-/// What a thread sleeps on: an epoll set of the kernel with the bell, a counter of its own and the pulse in it.
+/// What a thread sleeps on: an epoll set of the kernel with the notifier, a counter of its own and the pulse in it.
 pub(crate) struct Sleeper {
     pub(crate) epoll: Internal,
     pub(crate) kick: Internal,
 }
 
 impl Sleeper {
-    fn new(lane: Option<&Lane>) -> Result<Sleeper, Errno> {
+    fn new(queue_pair: Option<&QueuePair>) -> Result<Sleeper, Errno> {
         let kick = counter()?;
-        let epoll = sleep_set(lane, &kick)?;
+        let epoll = sleep_set(queue_pair, &kick)?;
         Ok(Sleeper { epoll, kick })
     }
 
     fn kick(&self) {
-        ring(&self.kick);
+        notify(&self.kick);
     }
 }
 
@@ -179,22 +179,22 @@ pub(crate) fn counter() -> Result<Internal, Errno> {
     Ok(Internal::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
 }
 
-pub(crate) fn ring(counter: &Internal) {
+pub(crate) fn notify(counter: &Internal) {
     // A full counter is readable, which is all that is wanted.
     let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
 }
 
-/// An epoll set of the kernel with the bell and the pulse of the lane, if there is a host, and `kick`.
+/// An epoll set of the kernel with the notifier and the pulse of the queue pair, if there is a host, and `kick`.
 ///
-/// The bell is *exclusive*: of all who sleep, one is woken, and that one drains the rings for all. Bell and kick are edge-triggered, so that they need not
+/// The notifier is *exclusive*: of all who sleep, one is woken, and that one drains the rings for all. Notifier and kick are edge-triggered, so that they need not
 /// be emptied before the next sleep; an edge that comes while nobody sleeps costs one look too many.
-pub(crate) fn sleep_set(lane: Option<&Lane>, kick: &Internal) -> Result<Internal, Errno> {
+pub(crate) fn sleep_set(queue_pair: Option<&QueuePair>, kick: &Internal) -> Result<Internal, Errno> {
     let set = Internal::new(epoll::create(CreateFlags::CLOEXEC)?);
     let edge = EventFlags::IN | EventFlags::ET;
     epoll::add(&set, kick, EventData::new_u64(KICK), edge)?;
-    if let Some(lane) = lane {
-        epoll::add(&set, lane.bell.as_fd(), EventData::new_u64(BELL), edge | EventFlags::EXCLUSIVE)?;
-        epoll::add(&set, &lane.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
+    if let Some(queue_pair) = queue_pair {
+        epoll::add(&set, queue_pair.notifier.as_fd(), EventData::new_u64(NOTIFIER), edge | EventFlags::EXCLUSIVE)?;
+        epoll::add(&set, &queue_pair.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
     }
     Ok(set)
 }
@@ -215,7 +215,7 @@ impl Kick {
     fn deliver(self) {
         match self {
             Kick::Thread(sleeper) => sleeper.kick(),
-            Kick::Set(counter) => ring(&counter),
+            Kick::Set(counter) => notify(&counter),
         }
     }
 }
@@ -279,12 +279,12 @@ impl Hub {
 impl Inner {
     /// The number of the attachment whose host is there.
     pub(crate) fn alive(&self) -> Option<u32> {
-        self.living().map(|lane| lane.number)
+        self.living().map(|queue_pair| queue_pair.number)
     }
 
-    /// The lane whose host is there.
-    pub(crate) fn living(&self) -> Option<&Lane> {
-        self.lane.as_ref().filter(|lane| lane.alive)
+    /// The queue pair whose host is there.
+    pub(crate) fn living(&self) -> Option<&QueuePair> {
+        self.queue_pair.as_ref().filter(|queue_pair| queue_pair.alive)
     }
 
     /// What a socket is ready for.
@@ -355,15 +355,15 @@ impl Inner {
         Some(watched)
     }
 
-    /// A new lane in place of the one before. Sessions of that one are dead, or come along when they are next used.
-    pub(crate) fn set_lane(&mut self, lane: Option<Lane>) {
+    /// A new queue pair in place of the one before. Sessions of that one are dead, or come along when they are next used.
+    pub(crate) fn set_queue_pair(&mut self, queue_pair: Option<QueuePair>) {
         self.by_session.clear();
         // It was the old attachment's; in a forked child, the parent's.
         self.ahead = Ahead::default();
-        self.lane = lane;
+        self.queue_pair = queue_pair;
     }
 
-    /// A new host is there: who sleeps hears no bell of it, and looks anew.
+    /// A new host is there: who sleeps hears no notifier of it, and looks anew.
     pub(crate) fn host_came(&mut self) {
         for waiter in self.waiters.iter().map(|(waiter, _)| waiter).collect::<Vec<_>>() {
             self.touch(waiter);
@@ -376,16 +376,20 @@ impl Inner {
 
     /// The host is gone: everything of it is ready, with an error.
     pub(crate) fn host_died(&mut self, number: u32) {
-        let Some(lane) = self.lane.as_mut().filter(|lane| lane.number == number && lane.alive) else { return };
-        lane.alive = false;
+        let Some(queue_pair) =
+            self.queue_pair.as_mut().filter(|queue_pair| queue_pair.number == number && queue_pair.alive)
+        else {
+            return;
+        };
+        queue_pair.alive = false;
         self.mark_all();
     }
 
     /// Takes all events out of the rings and marks whom they concern. A host that writes nonsense counts as gone.
     pub(crate) fn drain(&mut self) {
-        let Some(mut lane) = self.lane.take() else { return };
+        let Some(mut queue_pair) = self.queue_pair.take() else { return };
         let mut broken = false;
-        for ring in &mut lane.events {
+        for ring in &mut queue_pair.events {
             loop {
                 match ring.pop() {
                     Ok(Some(message)) => {
@@ -401,11 +405,11 @@ impl Inner {
                 }
             }
         }
-        let overflow = lane.alive
-            && lane.words.overflow.load(Ordering::Acquire) != 0
-            && lane.words.overflow.swap(0, Ordering::AcqRel) != 0;
-        lane.alive &= !broken;
-        self.lane = Some(lane);
+        let overflow = queue_pair.alive
+            && queue_pair.words.overflow.load(Ordering::Acquire) != 0
+            && queue_pair.words.overflow.swap(0, Ordering::AcqRel) != 0;
+        queue_pair.alive &= !broken;
+        self.queue_pair = Some(queue_pair);
         if overflow || broken {
             self.mark_all();
         }
@@ -413,8 +417,8 @@ impl Inner {
 
     /// The host hung up.
     pub(crate) fn has_lost_pulse(&self) -> bool {
-        let Some(lane) = &self.lane else { return false };
-        let mut fds = [PollFd { fd: lane.pulse.as_fd().as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
+        let Some(queue_pair) = &self.queue_pair else { return false };
+        let mut fds = [PollFd { fd: queue_pair.pulse.as_fd().as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
         matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1))
     }
 
@@ -498,10 +502,10 @@ impl Inner {
 
     /// The thread is about to sleep on what this returns, on which it is kicked from now on.
     pub(crate) fn lie_down(&mut self, waiter: usize) -> Result<Arc<Sleeper>, Errno> {
-        let mut lane = self.lane.as_mut().filter(|lane| lane.alive);
-        let sleeper = match lane.as_mut().and_then(|lane| lane.pool.pop()) {
+        let mut queue_pair = self.queue_pair.as_mut().filter(|queue_pair| queue_pair.alive);
+        let sleeper = match queue_pair.as_mut().and_then(|queue_pair| queue_pair.pool.pop()) {
             Some(sleeper) => sleeper,
-            None => Arc::new(Sleeper::new(lane.as_deref())?),
+            None => Arc::new(Sleeper::new(queue_pair.as_deref())?),
         };
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.sleeper = Some(sleeper.clone());
@@ -511,9 +515,11 @@ impl Inner {
 
     /// Makes what threads of this process will sleep on, as long as such may be made.
     pub(crate) fn lay_in_sleepers(&mut self, attachment: u32) {
-        while let Some(lane) = self.lane.as_mut().filter(|lane| lane.alive && lane.pool.len() < STOCK) {
-            let Ok(sleeper) = Sleeper::new(Some(lane)) else { break };
-            lane.pool.push(Arc::new(sleeper));
+        while let Some(queue_pair) =
+            self.queue_pair.as_mut().filter(|queue_pair| queue_pair.alive && queue_pair.pool.len() < STOCK)
+        {
+            let Ok(sleeper) = Sleeper::new(Some(queue_pair)) else { break };
+            queue_pair.pool.push(Arc::new(sleeper));
         }
         for key in self.sets.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             let _ = self.set_sleeper(key, attachment);
@@ -526,9 +532,9 @@ impl Inner {
         if let Some((_, sleeper)) = set.sleep.as_ref().filter(|(of, _)| *of == attachment) {
             return Ok(sleeper.clone());
         }
-        // Kick, bell and pulse, and the kernel's sets of this set and of those in it.
-        let lane = self.lane.as_ref().filter(|lane| lane.number == attachment);
-        let sleeper = sleep_set(lane, &set.kick)?;
+        // Kick, notifier and pulse, and the kernel's sets of this set and of those in it.
+        let queue_pair = self.queue_pair.as_ref().filter(|queue_pair| queue_pair.number == attachment);
+        let sleeper = sleep_set(queue_pair, &set.kick)?;
         let number = sleeper.as_fd().as_raw_fd();
         let add = |epfd, events, data| wait::epoll_add(number, epfd, EpollEvent { events, data });
         add(set.epfd, IN, KERNEL)?;
@@ -548,14 +554,14 @@ impl Inner {
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.sleeper = None;
         }
-        if let Some(lane) = self.lane.as_mut().filter(|lane| lane.number == number) {
-            lane.pool.push(sleeper);
+        if let Some(queue_pair) = self.queue_pair.as_mut().filter(|queue_pair| queue_pair.number == number) {
+            queue_pair.pool.push(sleeper);
         }
     }
 
     /// In a forked child: the other threads are not there, and what the kernel holds for them is the parent's.
     pub(crate) fn forget_threads(&mut self) {
-        self.set_lane(None);
+        self.set_queue_pair(None);
         self.waiters.clear();
         self.kicks = Kicks::default();
         for (_, socket) in &mut self.sockets {

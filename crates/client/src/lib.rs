@@ -19,17 +19,17 @@ mod errno;
 mod fork;
 mod hub;
 mod internal;
-mod lifeline;
 mod poll;
 mod ready;
 mod routes;
+mod session_fd;
 mod socket;
 mod spin;
 mod wait;
 
 pub use attach::AttachError;
 pub use back::Renew;
-pub use clearway_shm::door::{
+pub use clearway_shm::attach_socket::{
     Congestion, Discovery, ErrorReport, GroupChange, Info, Interface, Kind, Multicast, SocketOptions,
 };
 pub use clearway_shm::layout::flags;
@@ -38,6 +38,6 @@ pub use config::{AppConfig, ConfigError, ShownInterfaces, Wildcard};
 pub use epoll::{EpollEvent, EpollSet};
 pub use errno::Errno;
 pub use internal::is_internal;
-pub use lifeline::{cookie, may_be_lifeline};
 pub use poll::{PollEntry, Target, poll};
+pub use session_fd::{cookie, may_be_session_fd};
 pub use socket::{Arrived, How, Received, SendTo, Socket};

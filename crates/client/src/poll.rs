@@ -59,7 +59,7 @@ pub fn poll(
         *slot = PollFd { fd, events: events as i16, found: 0 };
     }
     if look(entries) > 0 || timeout == Some(Duration::ZERO) {
-        return glance(client, entries, fds, sigmask);
+        return poll_once(client, entries, fds, sigmask);
     }
     Poll { client, entries, fds }.wait(Deadline::after(timeout), sigmask)
 }
@@ -107,7 +107,7 @@ fn merge(entries: &mut [PollEntry<'_>], fds: &[PollFd]) -> usize {
 }
 
 /// Asks the kernel about its descriptors without waiting.
-fn glance(
+fn poll_once(
     client: &Client,
     entries: &mut [PollEntry<'_>],
     fds: &mut [PollFd],
@@ -118,7 +118,7 @@ fn glance(
     }
     let ready = merge(entries, fds);
     if ready == 0 {
-        client.glance();
+        client.poll_once();
     }
     Ok(ready)
 }
@@ -153,7 +153,7 @@ impl Poll<'_, '_> {
                 }
             }
             if look(self.entries) > 0 {
-                return glance(self.client, self.entries, self.fds, sigmask);
+                return poll_once(self.client, self.entries, self.fds, sigmask);
             }
             let left = deadline.left();
             if !left.is_some_and(|left| left.is_zero()) && waiting.spin() {
@@ -165,7 +165,7 @@ impl Poll<'_, '_> {
             let ready = merge(self.entries, self.fds);
             if ready > 0 {
                 // What slept on our side alone did not ask the kernel.
-                return if ours > 0 { glance(self.client, self.entries, self.fds, sigmask) } else { Ok(ready) };
+                return if ours > 0 { poll_once(self.client, self.entries, self.fds, sigmask) } else { Ok(ready) };
             }
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(0);

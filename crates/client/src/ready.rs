@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use clearway_shm::FifoMem;
-use clearway_shm::door::Kind;
+use clearway_shm::attach_socket::Kind;
 use clearway_shm::layout::{AcceptRecord, event, flags, state};
 
 use crate::core::Core;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_shm::door::Prefixes;
+use clearway_shm::attach_socket::Prefixes;
 
 use crate::config::{AppConfig, Wildcard};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clearway_shm::door::{Info, Kind, Reply, Request};
+use clearway_shm::attach_socket::{Info, Kind, Reply, Request};
 use clearway_shm::layout::{Message, flags, request, state};
 
 use crate::attach::Attachment;
@@ -89,7 +89,7 @@ pub struct SendTo {
 pub struct Socket {
     client: Arc<Client>,
     pub(crate) core: Arc<Core>,
-    /// A copy of the lifeline, see [`Socket::hold`].
+    /// A copy of the session fd, see [`Socket::hold`].
     held: Mutex<Option<Internal>>,
 }
 
@@ -186,7 +186,7 @@ impl Socket {
                 false => flag,
             };
             if connected && before & flag == 0 {
-                attachment.push(self.message(what, 0), || self.client.glance());
+                attachment.push(self.message(what, 0), || self.client.poll_once());
             }
         }
         // Other threads may be waiting for what does not come any more. As in Linux they are told also where this is an error: some programs wake their threads so.
@@ -299,9 +299,9 @@ impl Socket {
     }
 
     /// Call before the program's last descriptor of this socket in this process is closed while other threads may be inside a call on it: keeps a copy
-    /// of the lifeline until the last of them is out, as Linux keeps an open file. Without others, drop the last `Arc` instead.
-    pub fn hold(&self, lifeline: BorrowedFd<'_>) {
-        let copy = rustix::io::fcntl_dupfd_cloexec(lifeline, 0).ok().map(Internal::new);
+    /// of the session fd until the last of them is out, as Linux keeps an open file. Without others, drop the last `Arc` instead.
+    pub fn hold(&self, session_fd: BorrowedFd<'_>) {
+        let copy = rustix::io::fcntl_dupfd_cloexec(session_fd, 0).ok().map(Internal::new);
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = copy;
     }
 
@@ -328,7 +328,7 @@ impl Socket {
     fn tell(&self, what: u32, aux: u32) {
         if let Some(guard) = self.client.of(&self.core) {
             if let Some(attachment) = guard.as_ref() {
-                attachment.push(self.message(what, aux), || self.client.glance());
+                attachment.push(self.message(what, aux), || self.client.poll_once());
             }
         }
     }
@@ -394,7 +394,7 @@ fn broken(_: clearway_shm::Hostile) -> Errno {
 }
 
 impl Socket {
-    /// Takes the next connection: socket, lifeline, and who it is.
+    /// Takes the next connection: socket, session fd, and who it is.
     ///
     /// # Errors
     /// As `accept(2)`: `EAGAIN`, `EINVAL` when it does not listen, `EMFILE`, `ECONNABORTED` once when the host went away.

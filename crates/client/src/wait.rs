@@ -9,7 +9,7 @@ use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::hub::{BELL, NOBODY, PULSE, Sleeper, Watch};
+use crate::hub::{NOBODY, NOTIFIER, PULSE, Sleeper, Watch};
 use crate::internal::Internal;
 use crate::{Errno, ready};
 
@@ -73,15 +73,16 @@ impl<'a> Waiting<'a> {
         let sleeper = hub.lie_down(self.waiter)?;
         let accepting = hub.accepting(self.waiter);
         // Without a host nothing is waited for but the kernel's descriptors, and that a host comes.
-        let lane = hub.living().map(|lane| (lane.words.clone(), lane.bell.clone()));
+        let queue_pair = hub.living().map(|queue_pair| (queue_pair.words.clone(), queue_pair.notifier.clone()));
         let number = hub.alive().unwrap_or(NOBODY);
-        let lane_parts = hub.living().map(|lane| (lane.pulse.as_fd().as_raw_fd(), lane.bell.clone()));
-        if let Some((words, _)) = &lane {
+        let queue_pair_parts =
+            hub.living().map(|queue_pair| (queue_pair.pulse.as_fd().as_raw_fd(), queue_pair.notifier.clone()));
+        if let Some((words, _)) = &queue_pair {
             accepting.about_to_sleep(words);
             hub.drain();
         }
         if hub.was_touched(self.waiter) {
-            if let Some((words, _)) = &lane {
+            if let Some((words, _)) = &queue_pair {
                 accepting.awake(words);
             }
             hub.get_up(self.waiter, sleeper, number);
@@ -100,7 +101,7 @@ impl<'a> Waiting<'a> {
             // What woke it must be taken from the set, or it wakes the next sleeper too.
             Some(slept) => {
                 let there = match fds[0].found != 0 {
-                    true if wait::is_confined() => take_by_reading(&sleeper, lane_parts, &mut found),
+                    true if wait::is_confined() => take_by_reading(&sleeper, queue_pair_parts, &mut found),
                     true => take(&sleeper.epoll, &mut found),
                     false => 0,
                 };
@@ -108,12 +109,14 @@ impl<'a> Waiting<'a> {
             }
             None => sleep_on_set(&sleeper, timeout, mask, &mut found),
         };
-        if let Some((_, bell)) = lane.as_ref().filter(|_| found.iter().any(|event| event.data == BELL)) {
-            silence(bell);
+        if let Some((_, notifier)) = queue_pair.as_ref().filter(|_| found.iter().any(|event| event.data == NOTIFIER)) {
+            clear(notifier);
         }
         let pulse_lost = found.iter().any(|event| event.data == PULSE);
         let mut hub = self.client.hub();
-        if let Some((words, _)) = lane.filter(|_| hub.lane.as_ref().is_some_and(|lane| lane.number == number)) {
+        if let Some((words, _)) =
+            queue_pair.filter(|_| hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number))
+        {
             accepting.awake(&words);
             hub.drain();
         }
@@ -148,10 +151,10 @@ fn sleep_on_set<'a>(
 }
 
 /// As [`take`], by reading alone: the set looks at its members itself when it is next asked whether it is ready.
-fn take_by_reading(sleeper: &Sleeper, lane: Option<(i32, Arc<Internal>)>, found: &mut [EpollEvent; 4]) -> usize {
-    silence(&sleeper.kick);
-    let Some((pulse, bell)) = lane else { return 0 };
-    silence(&bell);
+fn take_by_reading(sleeper: &Sleeper, queue_pair: Option<(i32, Arc<Internal>)>, found: &mut [EpollEvent; 4]) -> usize {
+    clear(&sleeper.kick);
+    let Some((pulse, notifier)) = queue_pair else { return 0 };
+    clear(&notifier);
     let mut fds = [PollFd { fd: pulse, events: libc::POLLRDHUP, found: 0 }];
     if !matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1)) {
         return 0;
@@ -164,10 +167,10 @@ fn take(set: &Internal, found: &mut [EpollEvent]) -> usize {
     wait::epoll(set.as_fd().as_raw_fd(), found, Some(Duration::ZERO), None).unwrap_or(0)
 }
 
-/// Empties the bell. What it was rung for must be looked at after this call.
-pub(crate) fn silence(bell: &Internal) {
+/// Empties the notifier. What it was notified for must be looked at after this call.
+pub(crate) fn clear(notifier: &Internal) {
     let mut rings = [0; 64];
-    while rustix::io::read(bell, &mut rings) == Ok(rings.len()) {}
+    while rustix::io::read(notifier, &mut rings) == Ok(rings.len()) {}
 }
 
 impl Client {

@@ -133,7 +133,7 @@ fn name(text: &str, most: usize) -> Option<String> {
     bounded(text, most).filter(|text| text.chars().all(good))
 }
 
-/// A namespace's id is also the name of its door in a folder, so it is held to what is harmless there.
+/// A namespace's id is also the name of its attach socket in a folder, so it is held to what is harmless there.
 fn namespace(text: &str) -> Option<String> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     bounded(text, MAX_NAMESPACE).filter(|text| text.chars().all(good) && !text.starts_with('.'))

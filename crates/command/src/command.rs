@@ -85,7 +85,7 @@ pub enum Command {
         /// The address.
         mac: Mac,
     },
-    /// Let an interface receive frames for other stations, or not.
+    /// Let an interface receive frames for other link addresses, or not.
     SetPromiscuous {
         /// Its name.
         interface: String,

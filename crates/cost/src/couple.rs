@@ -44,7 +44,7 @@ impl Out {
 
     /// Writes to all buffers, so that none of them becomes resident later.
     pub fn touch(&mut self) {
-        crate::puppet::touch(&self.pool);
+        crate::fake_peer::touch(&self.pool);
         for buf in self.ring.iter_mut() {
             buf.bytes_mut().fill(1);
         }

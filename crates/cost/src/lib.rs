@@ -4,7 +4,7 @@
 //! allocations and bytes are counted inside.
 
 pub mod couple;
+pub mod fake_peer;
 pub mod memory;
-pub mod puppet;
 pub mod request;
 pub mod short;

@@ -9,7 +9,7 @@ use clearway_proto::{ConnOptions, Limits, ListenSpec, ListenerId, Table};
 use clearway_wire::{Addr, Endpoint, Flags};
 
 use crate::couple::{BUF_LEN, SLOTS, Shape, Side};
-use crate::puppet::Puppet;
+use crate::fake_peer::FakePeer;
 use crate::request::server_turn;
 
 const PORT: u16 = 80;
@@ -63,18 +63,18 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
         token: 0,
         options,
     })?;
-    let mut puppet = Puppet::new(server_addr, PORT, connections, Pool::new(4 * DEPTH, BUF_LEN));
-    // What the puppet and the buffers weigh must not be counted: touch all of it first.
-    touch(&mut puppet, &mut server);
+    let mut fake_peer = FakePeer::new(server_addr, PORT, connections, Pool::new(4 * DEPTH, BUF_LEN));
+    // What the fake peer and the buffers weigh must not be counted: touch all of it first.
+    touch(&mut fake_peer, &mut server);
     let mut drive = Drive { server: &mut server, listener, now: Instant::from_millis(1), spent: 0, clock };
     let before = resident()?;
     for from in (0..connections).step_by(DEPTH) {
         let to = connections.min(from + DEPTH as u32);
-        drive.open(&mut puppet, from..to, life)?;
+        drive.open(&mut fake_peer, from..to, life)?;
     }
     let bytes = resident()?.saturating_sub(before);
     let spent = drive.spent;
-    let answered = life == Life::Idle && drive.ask(&mut puppet, connections / 2)?;
+    let answered = life == Life::Idle && drive.ask(&mut fake_peer, connections / 2)?;
     Ok(Weight {
         connections,
         bytes_each: bytes as f64 / f64::from(connections),
@@ -83,8 +83,8 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
     })
 }
 
-fn touch(puppet: &mut Puppet, server: &mut Side) {
-    puppet.touch();
+fn touch(fake_peer: &mut FakePeer, server: &mut Side) {
+    fake_peer.touch();
     server.out.touch();
 }
 
@@ -104,14 +104,14 @@ impl<C: Fn() -> u64> Drive<'_, C> {
         self.spent += (self.clock)() - start;
     }
 
-    fn open(&mut self, puppet: &mut Puppet, range: std::ops::Range<u32>, life: Life) -> Result<()> {
+    fn open(&mut self, fake_peer: &mut FakePeer, range: std::ops::Range<u32>, life: Life) -> Result<()> {
         let mut answered = Vec::with_capacity(DEPTH);
         for n in range.clone() {
-            self.deliver(puppet.syn(n))?;
+            self.deliver(fake_peer.syn(n))?;
         }
         self.turn();
         while let Some(packet) = self.server.out.pop() {
-            match puppet.read(packet.bytes()) {
+            match fake_peer.read(packet.bytes()) {
                 Some((n, flags, 0)) if flags.contains(Flags::SYN | Flags::ACK) => answered.push(n),
                 other => bail!("expected a SYN-ACK, the server sent {other:?}"),
             }
@@ -121,7 +121,7 @@ impl<C: Fn() -> u64> Drive<'_, C> {
             return Ok(());
         }
         for n in answered {
-            self.deliver(puppet.ack(n))?;
+            self.deliver(fake_peer.ack(n))?;
         }
         self.turn();
         ensure!(self.server.out.pop().is_none(), "an ACK that ends a handshake wants no answer");
@@ -129,7 +129,7 @@ impl<C: Fn() -> u64> Drive<'_, C> {
     }
 
     fn deliver(&mut self, packet: Option<PoolBuf>) -> Result<()> {
-        let packet = packet.context("the puppet has no buffer left")?;
+        let packet = packet.context("the fake peer has no buffer left")?;
         if self.server.burst.room() == 0 {
             self.turn();
         }
@@ -139,10 +139,10 @@ impl<C: Fn() -> u64> Drive<'_, C> {
         Ok(())
     }
 
-    fn ask(&mut self, puppet: &mut Puppet, n: u32) -> Result<bool> {
-        self.deliver(puppet.request(n, &[b'q'; 64]))?;
+    fn ask(&mut self, fake_peer: &mut FakePeer, n: u32) -> Result<bool> {
+        self.deliver(fake_peer.request(n, &[b'q'; 64]))?;
         self.turn();
         let Some(packet) = self.server.out.pop() else { return Ok(false) };
-        Ok(puppet.read(packet.bytes()).is_some_and(|(who, _, len)| who == n && len == 64))
+        Ok(fake_peer.read(packet.bytes()).is_some_and(|(who, _, len)| who == n && len == 64))
     }
 }

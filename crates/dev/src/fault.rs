@@ -11,8 +11,8 @@ use clearway_base::{Instant, Rng};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use crate::device::max_frame;
+use crate::frame_queue::Room;
 use crate::gso::{Cut, finish_checksum, rewrite_checksum};
-use crate::lane::Room;
 use crate::{Dev, DevCounters, DevError, FramePool, RxDrop, TxDrop};
 
 mod impair;

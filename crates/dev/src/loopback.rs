@@ -6,7 +6,7 @@ use clearway_base::Instant;
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
 
 use crate::device::{MAX_IP_PACKET, MIN_MTU};
-use crate::lane::{Lane, Room, meta_on_arrival};
+use crate::frame_queue::{FrameQueue, Room, meta_on_arrival};
 use crate::{Dev, DevCounters, DevError, FramePool, Mac, TxDrop};
 
 /// Frames that wait in a loopback device at most.
@@ -24,7 +24,7 @@ pub const LOOPBACK_BYTES: usize = 256 << 10;
 pub struct Loopback {
     pool: FramePool,
     mtu: usize,
-    lane: Lane,
+    frame_queue: FrameQueue,
     room: Room,
     counters: DevCounters,
 }
@@ -42,9 +42,9 @@ impl Loopback {
 
     /// The same with at most `limit` frames on their way.
     pub fn with_limit(pool: FramePool, limit: usize) -> Loopback {
-        let lane = Lane::new(limit).with_byte_limit(LOOPBACK_BYTES);
+        let frame_queue = FrameQueue::new(limit).with_byte_limit(LOOPBACK_BYTES);
         let (room, counters) = (Room::default(), DevCounters::default());
-        Loopback { pool, mtu: MAX_IP_PACKET, lane, room, counters }
+        Loopback { pool, mtu: MAX_IP_PACKET, frame_queue, room, counters }
     }
 }
 
@@ -52,12 +52,12 @@ impl Dev for Loopback {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        self.lane.drain(burst, &mut self.counters);
+        self.frame_queue.drain(burst, &mut self.counters);
         Ok(())
     }
 
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.lane.is_full() || len > MAX_IP_PACKET {
+        if self.frame_queue.is_full() || len > MAX_IP_PACKET {
             return None;
         }
         self.room.reserve(len, &self.pool)
@@ -67,7 +67,7 @@ impl Dev for Loopback {
         match self.room.commit(len, &self.pool) {
             Some(buf) => {
                 self.counters.sent(len);
-                self.lane.push(buf, meta_on_arrival(&meta, true));
+                self.frame_queue.push(buf, meta_on_arrival(&meta, true));
             }
             None => self.counters.drop_tx(TxDrop::BadRequest),
         }
@@ -120,7 +120,7 @@ impl Dev for Loopback {
     }
 
     fn next_deadline(&self) -> Instant {
-        if self.lane.is_empty() { Instant::NEVER } else { Instant::ZERO }
+        if self.frame_queue.is_empty() { Instant::NEVER } else { Instant::ZERO }
     }
 }
 

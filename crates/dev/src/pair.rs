@@ -8,7 +8,7 @@ use clearway_base::Instant;
 use clearway_pkt::{Burst, Offloads, PoolBuf, Segmentation, TxMeta};
 
 use crate::device::max_frame;
-use crate::lane::{Lane, Room, meta_on_arrival};
+use crate::frame_queue::{FrameQueue, Room, meta_on_arrival};
 use crate::{Dev, DevCounters, DevError, FramePool, Mac, TxDrop};
 
 /// What the two ends of a pair are like.
@@ -38,7 +38,7 @@ impl Default for PairConfig {
 pub struct PairEnd {
     config: PairConfig,
     side: usize,
-    lanes: Rc<RefCell<[Lane; 2]>>,
+    frame_queues: Rc<RefCell<[FrameQueue; 2]>>,
     pool: FramePool,
     room: Room,
     counters: DevCounters,
@@ -46,11 +46,11 @@ pub struct PairEnd {
 
 /// Two joined ends, with their frames in `pool`.
 pub fn pair(config: PairConfig, pool: &FramePool) -> (PairEnd, PairEnd) {
-    let lanes = Rc::new(RefCell::new([Lane::new(config.limit), Lane::new(config.limit)]));
+    let frame_queues = Rc::new(RefCell::new([FrameQueue::new(config.limit), FrameQueue::new(config.limit)]));
     let end = |side| PairEnd {
         config,
         side,
-        lanes: Rc::clone(&lanes),
+        frame_queues: Rc::clone(&frame_queues),
         pool: pool.clone(),
         room: Room::default(),
         counters: DevCounters::default(),
@@ -72,13 +72,13 @@ impl Dev for PairEnd {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        self.lanes.borrow_mut()[self.side].drain(burst, &mut self.counters);
+        self.frame_queues.borrow_mut()[self.side].drain(burst, &mut self.counters);
         Ok(())
     }
 
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         let longest = self.longest(Segmentation::Tcp(0));
-        if len > longest || self.lanes.borrow()[1 - self.side].is_full() {
+        if len > longest || self.frame_queues.borrow()[1 - self.side].is_full() {
             return None;
         }
         self.room.reserve(len, &self.pool)
@@ -92,7 +92,7 @@ impl Dev for PairEnd {
             Some(buf) => {
                 self.counters.sent(len);
                 let meta = meta_on_arrival(&meta, self.config.offloads.trusted_link);
-                self.lanes.borrow_mut()[1 - self.side].push(buf, meta);
+                self.frame_queues.borrow_mut()[1 - self.side].push(buf, meta);
             }
             None => self.counters.drop_tx(TxDrop::BadRequest),
         }
@@ -129,7 +129,7 @@ impl Dev for PairEnd {
     }
 
     fn next_deadline(&self) -> Instant {
-        if self.lanes.borrow()[self.side].is_empty() { Instant::NEVER } else { Instant::ZERO }
+        if self.frame_queues.borrow()[self.side].is_empty() { Instant::NEVER } else { Instant::ZERO }
     }
 }
 

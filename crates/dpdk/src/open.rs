@@ -13,7 +13,7 @@ use clearway_pkt::Offloads;
 
 use crate::queue::DpdkQueue;
 use crate::steer::Steer;
-use crate::sys::{self, Config, Device, Info, Ready, RxLane, TxLane, ability};
+use crate::sys::{self, Config, Device, Info, Ready, RxQueue, TxQueue, ability};
 use crate::{eal, explain};
 
 /// Queues that an end of memif has at most.
@@ -38,8 +38,8 @@ pub struct DpdkFd {
     pub(crate) core: usize,
     // Goes before the device, because frames may lie in it.
     pub(crate) steer: Option<Arc<Steer>>,
-    pub(crate) rx: Option<RxLane>,
-    pub(crate) tx: Arc<[Mutex<TxLane>]>,
+    pub(crate) rx: Option<RxQueue>,
+    pub(crate) tx: Arc<[Mutex<TxQueue>]>,
     pub(crate) device: Arc<Device>,
     pub(crate) mtu: usize,
     pub(crate) mac: Mac,
@@ -142,8 +142,8 @@ fn queues_of(
     config: &Config,
     mac: Mac,
 ) -> Vec<DpdkFd> {
-    let (rx, tx) = Device::lanes(device, ready);
-    let tx: Arc<[Mutex<TxLane>]> = tx.into_iter().map(Mutex::new).collect();
+    let (rx, tx) = Device::queues(device, ready);
+    let tx: Arc<[Mutex<TxQueue>]> = tx.into_iter().map(Mutex::new).collect();
     let offloads = offloads_of(ready.got);
     let mut rx = rx.into_iter();
     let fd = |core: usize| DpdkFd {

@@ -11,7 +11,7 @@ use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation
 
 use crate::open::DpdkFd;
 use crate::steer::{Inbox, Steer};
-use crate::sys::{BURST, Batch, Device, Outbox, Room, RxLane, Seen, Sent, ThreadNumber, TxLane, Work, ask};
+use crate::sys::{BURST, Batch, Device, Outbox, Room, RxQueue, Seen, Sent, ThreadNumber, TxQueue, Work, ask};
 use crate::wake::{Sources, Wake};
 
 thread_local! {
@@ -42,14 +42,14 @@ const RETRY: Duration = Duration::from_micros(20);
 /// Received frames are copied once, out of DPDK's memory into the thread's frame buffers. A frame that is sent is written into DPDK's memory straight
 /// away. What a device does not take, because its ring is full, stays here until it does, and `reserve` gives no more room meanwhile.
 pub struct DpdkQueue {
-    // What owns buffers of DPDK's goes before the lanes, and with them the device.
+    // What owns buffers of DPDK's goes before the queues, and with them the device.
     room: Option<Room>,
     outbox: Outbox,
     batch: Batch,
     spare: Batch,
     steer: Option<Arc<Steer>>,
-    rx: Option<RxLane>,
-    tx: Arc<[Mutex<TxLane>]>,
+    rx: Option<RxQueue>,
+    tx: Arc<[Mutex<TxQueue>]>,
     /// Which of them this core sends on: its own, unless the peer takes nothing from that.
     tx_at: usize,
     device: Arc<Device>,
@@ -139,8 +139,8 @@ impl DpdkQueue {
             got = self.batch.len() > 0;
             self.take_in(burst);
         }
-        let Some(lane) = &mut self.rx else { return got };
-        lane.receive(&mut self.batch, burst.room());
+        let Some(queue) = &mut self.rx else { return got };
+        queue.receive(&mut self.batch, burst.room());
         got |= self.batch.len() > 0;
         if let Some(steer) = &self.steer {
             let lost = steer.sort(self.core, &mut self.batch, &mut self.spare, self.wake.now());
@@ -156,27 +156,27 @@ impl DpdkQueue {
         if self.restarts && self.wake.now() >= self.restart_at {
             self.look_for_peer();
         }
-        self.wake.before_look(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+        self.wake.before_look(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
     }
 
     /// Whether the interrupt was just turned on, so that the queue has to be looked at once more.
     #[inline]
     fn looks_again(&mut self, got: bool) -> bool {
-        !got && self.wake.got_none(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) })
+        !got && self.wake.got_none(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) })
     }
 
     #[inline]
     fn after_look(&mut self, got: bool) {
         if got {
-            self.wake.got_some(Sources { lane: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+            self.wake.got_some(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
         }
     }
 
     /// Takes a burst of frames and sends back those that `turn` says shall go, in DPDK's own buffers; answers how many came.
     #[inline]
     fn look_and_return(&mut self, turn: &mut impl FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool) -> usize {
-        let Some(lane) = &mut self.rx else { return 0 };
-        lane.receive(&mut self.batch, BURST);
+        let Some(queue) = &mut self.rx else { return 0 };
+        queue.receive(&mut self.batch, BURST);
         let came = self.batch.len();
         let (mut frames, mut bytes) = (0, 0);
         for index in 0..came {
@@ -247,7 +247,7 @@ impl DpdkQueue {
         }
         enter();
         let sent = match self.tx.get(self.tx_at) {
-            Some(lane) => lane.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox),
+            Some(queue) => queue.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox),
             None => Sent::default(),
         };
         self.counters.tx_packets += sent.frames as u64;

@@ -33,9 +33,9 @@ pub(crate) struct Steer {
 /// What other cores have received for one.
 pub(crate) struct Inbox {
     frames: FrameBox,
-    bell: EventFd,
+    notifier: EventFd,
     // The owner is about to sleep, and wants to be woken.
-    wants_bell: AtomicBool,
+    wants_notifier: AtomicBool,
 }
 
 impl Inbox {
@@ -46,8 +46,8 @@ impl Inbox {
     }
 
     /// Says whether the owner wants to be woken.
-    pub(crate) fn want_bell(&self, want: bool) {
-        self.wants_bell.store(want, Ordering::SeqCst);
+    pub(crate) fn want_notifier(&self, want: bool) {
+        self.wants_notifier.store(want, Ordering::SeqCst);
     }
 
     /// Takes the frames of `batch` as far as there is room; answers how many were lost.
@@ -55,11 +55,11 @@ impl Inbox {
         self.frames.put(batch);
         let lost = batch.len();
         batch.release();
-        // The frames are in the box before this is read, and the owner says that it wants the bell before it looks into the box once more: one of both
+        // The frames are in the box before this is read, and the owner says that it wants the notifier before it looks into the box once more: one of both
         // sees what the other did.
         fence(Ordering::SeqCst);
-        if self.wants_bell.load(Ordering::SeqCst) && self.wants_bell.swap(false, Ordering::SeqCst) {
-            let _ = self.bell.write(1);
+        if self.wants_notifier.load(Ordering::SeqCst) && self.wants_notifier.swap(false, Ordering::SeqCst) {
+            let _ = self.notifier.write(1);
         }
         lost
     }
@@ -67,7 +67,7 @@ impl Inbox {
 
 impl AsFd for Inbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.notifier.as_fd()
     }
 }
 
@@ -75,8 +75,8 @@ impl Steer {
     /// For `cores` cores that share the port of this number. `spread_by_device` says that the device brings a flow to one queue.
     pub(crate) fn new(port: u16, cores: usize, spread_by_device: bool) -> io::Result<Steer> {
         let inbox = |core| -> io::Result<Inbox> {
-            let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-            Ok(Inbox { frames: FrameBox::new(port, core, SLOTS)?, bell, wants_bell: AtomicBool::new(false) })
+            let notifier = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+            Ok(Inbox { frames: FrameBox::new(port, core, SLOTS)?, notifier, wants_notifier: AtomicBool::new(false) })
         };
         let inboxes = (0..cores).map(inbox).collect::<io::Result<_>>()?;
         Ok(Steer { inboxes, flows: Flows::new(), seed: RandomState::new().hash_one(port), spread_by_device })

@@ -1,6 +1,6 @@
 //! The shim's functions behind safe ones: everything `unsafe` of this crate.
 //!
-//! What makes them safe: a device is only reached through the types below; a queue's [`RxLane`] and [`TxLane`] exist once and are used through `&mut`;
+//! What makes them safe: a device is only reached through the types below; a queue's [`RxQueue`] and [`TxQueue`] exist once and are used through `&mut`;
 //! an mbuf is owned by exactly one [`Batch`], [`Room`], [`Outbox`] or [`FrameBox`], or by DPDK.
 
 mod frames;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use clearway_dev::DriverBuffers;
 
-pub(crate) use frames::{Batch, FrameBox, Outbox, Room, RxLane, Seen, Sent, TxLane, Work};
+pub(crate) use frames::{Batch, FrameBox, Outbox, Room, RxQueue, Seen, Sent, TxQueue, Work};
 use raw::*;
 pub(crate) use raw::{BURST, Config, Info, Ready, Stats, ability, ask};
 
@@ -174,7 +174,7 @@ impl Drop for Found {
     }
 }
 
-/// A device that runs. It stops and is gone when the last of its lanes is dropped.
+/// A device that runs. It stops and is gone when the last of its queues is dropped.
 pub(crate) struct Device {
     port: u16,
     pools: Vec<*mut c_void>,
@@ -183,7 +183,7 @@ pub(crate) struct Device {
 }
 
 // SAFETY: DPDK's pools may be used by any thread, and every function that is called with `port` here may be called by any thread; those that may
-// not (sending, receiving) are methods of the lanes.
+// not (sending, receiving) are methods of the queues.
 unsafe impl Send for Device {}
 // SAFETY: see above.
 unsafe impl Sync for Device {}
@@ -213,7 +213,7 @@ impl Device {
             return;
         }
         let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the lock is held, and no lane is in use while `runs` is locked for writing.
+        // SAFETY: the lock is held, and no queue is in use while `runs` is locked for writing.
         *runs = unsafe { cw_restart(self.port, c_int::from(*runs)) } == 0;
     }
 
@@ -229,10 +229,10 @@ impl Device {
         }
     }
 
-    /// The lanes of all its queues. Called once.
-    pub(crate) fn lanes(device: &Arc<Device>, ready: &Ready) -> (Vec<RxLane>, Vec<TxLane>) {
-        let rx = (0..ready.rx_queues).map(|queue| RxLane { device: Arc::clone(device), queue }).collect();
-        let tx = (0..ready.tx_queues).map(|queue| TxLane { device: Arc::clone(device), queue }).collect();
+    /// The queues of all its queues. Called once.
+    pub(crate) fn queues(device: &Arc<Device>, ready: &Ready) -> (Vec<RxQueue>, Vec<TxQueue>) {
+        let rx = (0..ready.rx_queues).map(|queue| RxQueue { device: Arc::clone(device), queue }).collect();
+        let tx = (0..ready.tx_queues).map(|queue| TxQueue { device: Arc::clone(device), queue }).collect();
         (rx, tx)
     }
 

@@ -9,7 +9,7 @@ use clearway_base::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::steer::Inbox;
-use crate::sys::RxLane;
+use crate::sys::RxQueue;
 
 /// How long a queue has to be quiet before its interrupt is turned on.
 const QUIET: Duration = Duration::from_micros(100);
@@ -20,7 +20,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_m
 /// A queue that would wake us is still looked at so often: its link may have changed, and its descriptor with it.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Some drivers ring a little before they have the frame, so a queue that rang and is empty is looked at again for so long.
+/// Some drivers ring a little before they have the frame, so a queue that notified and is empty is looked at again for so long.
 const ECHO: Duration = Duration::from_millis(2);
 
 /// Looks in one [`GLANCE`] that show that the owner does not sleep at all, and needs no interrupt.
@@ -32,14 +32,14 @@ const AWAKE: Duration = Duration::from_secs(1);
 /// Where frames come from.
 pub(crate) struct Sources<'a> {
     /// A queue of the device.
-    pub(crate) lane: Option<&'a mut RxLane>,
+    pub(crate) queue: Option<&'a mut RxQueue>,
     /// The other cores.
     pub(crate) inbox: Option<&'a Inbox>,
 }
 
 /// How one queue wakes its owner.
 pub(crate) struct Wake {
-    // Readable when the queue's descriptor has rung. The driver's may change with its peer, so the owner sees only this one.
+    // Readable when the queue's descriptor has notified. The driver's may change with its peer, so the owner sees only this one.
     epoll: Option<Epoll>,
     armed: bool,
     now: Instant,
@@ -47,7 +47,7 @@ pub(crate) struct Wake {
     busy: Instant,
     // While armed: when to look again all the same. Otherwise: when to try again to arm.
     until: Instant,
-    // When the interrupt last rang while it was on.
+    // When the interrupt last notified while it was on.
     heard: Instant,
     // Looks in vain since it was turned on.
     looks: u32,
@@ -59,7 +59,7 @@ impl Wake {
         let wanted = interrupts || inbox.is_some();
         let epoll = if wanted { Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).ok() } else { None };
         let edge = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
-        // Without the bell of the other cores nobody may sleep long here.
+        // Without the notifier of the other cores nobody may sleep long here.
         let epoll = epoll.filter(|epoll| inbox.is_none_or(|inbox| epoll.add(inbox, edge).is_ok()));
         Wake {
             epoll,
@@ -124,22 +124,22 @@ impl Wake {
     fn arm(&mut self, sources: Sources<'_>) -> bool {
         self.until = self.now + GLANCE;
         let Some(epoll) = &self.epoll else { return false };
-        let Sources { lane, inbox } = sources;
-        self.armed = lane.is_none_or(|lane| {
-            let on = lane.interrupt(true);
-            let watched = on && lane.watch(epoll);
+        let Sources { queue, inbox } = sources;
+        self.armed = queue.is_none_or(|queue| {
+            let on = queue.interrupt(true);
+            let watched = on && queue.watch(epoll);
             if on && !watched {
-                lane.interrupt(false);
+                queue.interrupt(false);
             }
             watched
         });
         self.looks = 0;
-        // A queue that has to be looked at often anyway needs no bell for the rest.
+        // A queue that has to be looked at often anyway needs no notifier for the rest.
         if let Some(inbox) = inbox.filter(|_| self.armed) {
-            inbox.want_bell(true);
+            inbox.want_notifier(true);
         }
         if self.armed {
-            // What rang before is heard by the look that follows.
+            // What notified before is heard by the look that follows.
             let _ = silence(epoll);
         }
         self.armed
@@ -148,11 +148,11 @@ impl Wake {
     #[inline(never)]
     fn disarm(&mut self, sources: Sources<'_>) {
         self.armed = false;
-        if let Some(lane) = sources.lane {
-            lane.interrupt(false);
+        if let Some(queue) = sources.queue {
+            queue.interrupt(false);
         }
         if let Some(inbox) = sources.inbox {
-            inbox.want_bell(false);
+            inbox.want_notifier(false);
         }
         if let Some(epoll) = &self.epoll {
             let _ = silence(epoll);
@@ -174,7 +174,7 @@ impl Wake {
     }
 }
 
-/// Answers whether it rang. The descriptors in it are watched for edges, so what has rung is forgotten when it was asked for once.
+/// Answers whether it notified. The descriptors in it are watched for edges, so what has notified is forgotten when it was asked for once.
 fn silence(epoll: &Epoll) -> bool {
     epoll.wait(&mut [EpollEvent::empty(); 4], EpollTimeout::ZERO).is_ok_and(|rung| rung > 0)
 }

@@ -43,13 +43,13 @@ pub trait App<E: Env> {
         false
     }
 
-    /// Called right before the engine sleeps: time to tell others that the bell is needed from now on, and then to look once more for what they left.
+    /// Called right before the engine sleeps: time to tell others that the notifier is needed from now on, and then to look once more for what they left.
     /// False when there was something: the engine turns once more instead. Either way [`App::woke`] follows.
     fn may_sleep(&mut self) -> bool {
         true
     }
 
-    /// What wakes the engine besides its bell and its ports, when it is readable; [`App::woke`] makes it unreadable again.
+    /// What wakes the engine besides its notifier and its ports, when it is readable; [`App::woke`] makes it unreadable again.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

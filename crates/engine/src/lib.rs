@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+mod adaptive_spin;
 pub mod app;
 pub mod clock;
 pub mod cores;
@@ -21,7 +22,6 @@ pub mod error;
 pub mod inspect;
 mod mail;
 pub mod mode;
-mod patience;
 pub mod ports;
 pub mod stages;
 pub mod talk;
@@ -41,4 +41,4 @@ pub use stages::{NoProbe, Probe, Stage, StageCycles, StageProbe};
 pub use talk::{Ended, Io, Next, Service, Source, Talks};
 pub use team::{CoreReport, Seat, Team};
 pub use turn::{Engine, Step, Turn};
-pub use wait::Bell;
+pub use wait::Notifier;

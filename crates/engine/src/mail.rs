@@ -1,4 +1,4 @@
-//! Letters between cores. Cores share nothing on the packet path, but a port with several queues may bring an answer to another
+//! Frames between cores. Cores share nothing on the packet path, but a port with several queues may bring an answer to another
 //! core than the one that asked: an ARP reply has no flow, and an ICMP error has another flow than the packet it speaks of. Such frames
 //! are rare and small; the core that gets one copies it to the others, and each stack checks it as if its own queue had brought it.
 //!
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_pkt::{Iface, RxMeta};
 
-use crate::wait::Bell;
+use crate::wait::Notifier;
 
-/// Letters that wait for one core at most; more are dropped and counted. All of them answer something that is asked again after a while.
+/// Frames that wait for one core at most; more are dropped and counted. All of them answer something that is asked again after a while.
 const LIMIT: usize = 256;
 
 /// How many of them may be packets that belong to another core, and their bytes. Strangers can send any number of those, and must not keep out what answers us.
@@ -23,32 +23,32 @@ const STRAY_BYTES: usize = 1 << 20;
 
 /// The longest frame that is forwarded, in bytes: ARP and NDP messages and ICMP errors fit (RFC 4443 2.4 c: 1,280 with its IP header), with Ethernet
 /// and VLAN headers.
-const MAX_LETTER: usize = 1_280 + 18;
+const MAX_FRAME: usize = 1_280 + 18;
 
 /// The protocol number of IGMP (RFC 3376 4).
 const IGMP: u8 = 2;
 
-/// The letters of one core.
+/// The frames of one core.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub(crate) struct CoreQueue {
     // Read once per turn; everything else only when it says so.
     full: AtomicBool,
-    letters: Mutex<Letters>,
+    frames: Mutex<Frames>,
     lost: AtomicU64,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 /// A frame for another core.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Letter {
+pub(crate) struct Frame {
     /// What came with it.
     pub(crate) meta: RxMeta,
     pub(crate) frame: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
-    list: VecDeque<Letter>,
+struct Frames {
+    list: VecDeque<Frame>,
     strays: usize,
     stray_bytes: usize,
 }
@@ -56,41 +56,41 @@ struct Letters {
 /// One core's end of the mail.
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
-    boxes: Arc<[Mailbox]>,
+    boxes: Arc<[CoreQueue]>,
     /// Some core has begun something whose answers may come to another.
     reaching: Arc<AtomicBool>,
     mine: usize,
 }
 
-impl Mailbox {
-    fn new(bell: Bell) -> Mailbox {
-        Mailbox { full: AtomicBool::new(false), letters: Mutex::default(), lost: AtomicU64::new(0), bell }
+impl CoreQueue {
+    fn new(notifier: Notifier) -> CoreQueue {
+        CoreQueue { full: AtomicBool::new(false), frames: Mutex::default(), lost: AtomicU64::new(0), notifier }
     }
 
-    fn put(&self, letter: Letter, stray: bool) {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = letter.frame.len();
-        let many = stray && (letters.strays >= STRAYS || letters.stray_bytes + len > STRAY_BYTES);
-        if many || letters.list.len() >= LIMIT {
+    fn put(&self, frame: Frame, stray: bool) {
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = frame.frame.len();
+        let many = stray && (frames.strays >= STRAYS || frames.stray_bytes + len > STRAY_BYTES);
+        if many || frames.list.len() >= LIMIT {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         if stray {
-            letters.strays += 1;
-            letters.stray_bytes += len;
+            frames.strays += 1;
+            frames.stray_bytes += len;
         }
-        letters.list.push_back(letter);
-        drop(letters);
+        frames.list.push_back(frame);
+        drop(frames);
         if !self.full.swap(true, Ordering::AcqRel) {
-            self.bell.ring();
+            self.notifier.notify();
         }
     }
 }
 
 impl Mail {
-    /// The ends for as many cores as there are bells.
-    pub(crate) fn between(bells: Vec<Bell>) -> Vec<Mail> {
-        let boxes: Arc<[Mailbox]> = bells.into_iter().map(Mailbox::new).collect();
+    /// The ends for as many cores as there are notifiers.
+    pub(crate) fn between(notifiers: Vec<Notifier>) -> Vec<Mail> {
+        let boxes: Arc<[CoreQueue]> = notifiers.into_iter().map(CoreQueue::new).collect();
         let reaching = Arc::new(AtomicBool::new(false));
         (0..boxes.len()).map(|mine| Mail { boxes: Arc::clone(&boxes), reaching: Arc::clone(&reaching), mine }).collect()
     }
@@ -117,7 +117,7 @@ impl Mail {
     /// Hands a frame over that belongs to that core.
     pub(crate) fn hand_over(&self, owner: usize, meta: RxMeta, frame: &[u8]) {
         if let Some(other) = self.boxes.get(owner).filter(|_| owner != self.mine) {
-            other.put(Letter { meta, frame: frame.to_vec() }, true);
+            other.put(Frame { meta, frame: frame.to_vec() }, true);
         }
     }
 
@@ -130,28 +130,28 @@ impl Mail {
     /// Sends a copy of a frame to all other cores when it is of the kind that they may be waiting for.
     #[inline]
     pub(crate) fn share(&self, iface: Iface, ethernet: bool, frame: &[u8]) {
-        if frame.len() <= MAX_LETTER && concerns_all(ethernet, frame) {
+        if frame.len() <= MAX_FRAME && concerns_all(ethernet, frame) {
             for (index, other) in self.boxes.iter().enumerate() {
                 if index != self.mine {
                     let meta = RxMeta { iface, ..RxMeta::default() };
-                    other.put(Letter { meta, frame: frame.to_vec() }, false);
+                    other.put(Frame { meta, frame: frame.to_vec() }, false);
                 }
             }
         }
     }
 
-    /// Takes the letters out, if there are any.
+    /// Takes the frames out, if there are any.
     #[inline]
-    pub(crate) fn take(&self) -> VecDeque<Letter> {
+    pub(crate) fn take(&self) -> VecDeque<Frame> {
         let mine = &self.boxes[self.mine];
         if !mine.full.load(Ordering::Acquire) {
             return VecDeque::new();
         }
         mine.full.store(false, Ordering::Release);
-        std::mem::take(&mut *mine.letters.lock().unwrap_or_else(PoisonError::into_inner)).list
+        std::mem::take(&mut *mine.frames.lock().unwrap_or_else(PoisonError::into_inner)).list
     }
 
-    /// Letters to this core that were lost because it did not take the others out.
+    /// Frames to this core that were lost because it did not take the others out.
     pub(crate) fn lost(&self) -> u64 {
         self.boxes[self.mine].lost.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use clearway_proto::Counters;
 
 use crate::mail::Mail;
 use crate::stages::StageCycles;
-use crate::wait::Bell;
+use crate::wait::Notifier;
 
 /// What one core has done so far.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct CoreReport<R> {
 /// The watcher's side.
 pub struct Team<R> {
     stop: Arc<AtomicBool>,
-    bells: Vec<Bell>,
+    notifiers: Vec<Notifier>,
     boards: Vec<Board<R>>,
     running: Arc<Running>,
 }
@@ -43,7 +43,7 @@ pub struct Team<R> {
 pub struct Seat<R> {
     index: usize,
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) bell: Bell,
+    pub(crate) notifier: Notifier,
     pub(crate) mail: Mail,
     board: Board<R>,
     running: Arc<Running>,
@@ -53,47 +53,47 @@ type Board<R> = Arc<Mutex<CoreReport<R>>>;
 
 struct Running {
     seats: AtomicUsize,
-    changed: Bell,
+    changed: Notifier,
 }
 
 impl<R: Clone + Default + Send + 'static> Team<R> {
     /// A team of `count` cores, and their seats.
     ///
     /// # Errors
-    /// When the system has no descriptors left for the bells.
+    /// When the system has no descriptors left for the notifiers.
     pub fn new(count: usize) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
-        Team::with_bells((0..count).map(|_| Bell::new()).collect::<io::Result<Vec<_>>>()?)
+        Team::with_notifiers((0..count).map(|_| Notifier::new()).collect::<io::Result<Vec<_>>>()?)
     }
 
-    /// A team of a core for each bell, and their seats. The bell wakes its core, whoever rings it.
+    /// A team of a core for each notifier, and their seats. The notifier wakes its core, whoever rings it.
     ///
     /// # Errors
-    /// When the system has no descriptor left for one bell more.
-    pub fn with_bells(bells: Vec<Bell>) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
-        let count = bells.len();
+    /// When the system has no descriptor left for one notifier more.
+    pub fn with_notifiers(notifiers: Vec<Notifier>) -> io::Result<(Team<R>, Vec<Seat<R>>)> {
+        let count = notifiers.len();
         let boards: Vec<Board<R>> = (0..count).map(|_| Board::default()).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let running = Arc::new(Running { seats: AtomicUsize::new(count), changed: Bell::new()? });
-        let seats = Mail::between(bells.clone())
+        let running = Arc::new(Running { seats: AtomicUsize::new(count), changed: Notifier::new()? });
+        let seats = Mail::between(notifiers.clone())
             .into_iter()
             .enumerate()
             .map(|(index, mail)| Seat {
                 index,
                 stop: Arc::clone(&stop),
-                bell: bells[index].clone(),
+                notifier: notifiers[index].clone(),
                 mail,
                 board: Arc::clone(&boards[index]),
                 running: Arc::clone(&running),
             })
             .collect();
-        Ok((Team { stop, bells, boards, running }, seats))
+        Ok((Team { stop, notifiers, boards, running }, seats))
     }
 
     /// Tells all engines to stop. They finish their turn, let their applications say goodbye, and return.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        for bell in &self.bells {
-            bell.ring();
+        for notifier in &self.notifiers {
+            notifier.notify();
         }
     }
 
@@ -103,7 +103,7 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
     }
 
     /// Rings whenever an engine returns.
-    pub fn changed(&self) -> &Bell {
+    pub fn changed(&self) -> &Notifier {
         &self.running.changed
     }
 
@@ -114,9 +114,9 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
 }
 
 impl<R> Seat<R> {
-    /// The bell that wakes this core.
-    pub fn bell(&self) -> &Bell {
-        &self.bell
+    /// The notifier that wakes this core.
+    pub fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
     /// Which of the team's cores this is, counted from 0.
@@ -138,6 +138,6 @@ impl<R> Seat<R> {
 impl<R> Drop for Seat<R> {
     fn drop(&mut self) {
         self.running.seats.fetch_sub(1, Ordering::AcqRel);
-        self.running.changed.ring();
+        self.running.changed.notify();
     }
 }

@@ -10,9 +10,9 @@ use clearway_dev::{Dev, DevCounters, FramePool};
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_proto::{Env, Stack};
 
+use crate::adaptive_spin::AdaptiveSpin;
 use crate::error::EngineError;
 use crate::inspect::Inspect;
-use crate::patience::Patience;
 use crate::ports::{OnDeviceError, PortOptions, Ports};
 use crate::team::{CoreReport, Seat};
 use crate::wait;
@@ -60,7 +60,7 @@ pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>, P = NoProbe> {
     mode: Mode,
     // What `mode` and the modes of the ports come to.
     effective: Mode,
-    patience: Patience,
+    adaptive_spin: AdaptiveSpin,
     on_device_error: OnDeviceError,
     seat: Seat<A::Report>,
     turns: u64,
@@ -120,7 +120,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
             pool,
             mode,
             effective: mode,
-            patience: Patience::new(mode.spin()),
+            adaptive_spin: AdaptiveSpin::new(mode.spin()),
             on_device_error: OnDeviceError::default(),
             seat,
             turns: 0,
@@ -151,7 +151,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         let effective = self.ports.mode(self.mode);
         if effective != self.effective {
             self.effective = effective;
-            self.patience = Patience::new(effective.spin());
+            self.adaptive_spin = AdaptiveSpin::new(effective.spin());
         }
     }
 
@@ -245,12 +245,12 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
             self.publish(time.now);
         }
         if turn.worked {
-            self.patience.worked(time.now);
+            self.adaptive_spin.worked(time.now);
         }
         if turn.again {
             return Ok(Step::Again);
         }
-        if self.patience.looks(time.now) || self.effective == Mode::Polling {
+        if self.adaptive_spin.looks(time.now) || self.effective == Mode::Polling {
             std::hint::spin_loop();
             return Ok(Step::Again);
         }
@@ -311,7 +311,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         let may_sleep = self.app.may_sleep();
         let slept = if may_sleep {
             self.sleeps += 1;
-            wait::sleep(&self.seat.bell, self.app.wait_fd(), self.ports.all_working(), now, deadline.min(report))
+            wait::sleep(&self.seat.notifier, self.app.wait_fd(), self.ports.all_working(), now, deadline.min(report))
         } else {
             Ok(())
         };

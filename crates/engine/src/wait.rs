@@ -12,55 +12,56 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::unistd;
 
-/// Wakes one sleeping engine from any thread. Clones ring the same bell.
+/// Wakes one sleeping engine from any thread. Clones notify it.
 #[derive(Clone, Debug)]
-pub struct Bell {
+pub struct Notifier {
     fd: Arc<OwnedFd>,
 }
 
-impl Bell {
-    /// A bell that nobody has rung.
+impl Notifier {
+    /// A notifier that nobody has notified.
     ///
     /// # Errors
     /// When the system has no descriptors left.
-    pub fn new() -> io::Result<Bell> {
+    pub fn new() -> io::Result<Notifier> {
         let fd = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Bell::from_fd(fd.into()))
+        Ok(Notifier::from_fd(fd.into()))
     }
 
-    /// A bell around an eventfd that exists, for somebody who has other ways to ring it. It must be nonblocking.
-    pub fn from_fd(eventfd: OwnedFd) -> Bell {
-        Bell { fd: Arc::new(eventfd) }
+    /// A notifier around an eventfd that exists, for somebody who has other ways to ring it. It must be nonblocking.
+    pub fn from_fd(eventfd: OwnedFd) -> Notifier {
+        Notifier { fd: Arc::new(eventfd) }
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep next time.
-    pub fn ring(&self) {
-        // The counter can only be full when nobody has heard the bell for 2^64 - 1 rings; it rings then anyway.
+    pub fn notify(&self) {
+        // The counter can only be full when nobody has heard the notifier for 2^64 - 1 rings; it rings then anyway.
         let _ = unistd::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Makes it as if nobody had rung.
-    pub fn silence(&self) {
+    /// Makes it as if nobody had notified.
+    pub fn clear(&self) {
         let _ = unistd::read(&self.fd, &mut [0; 8]);
     }
 }
 
-impl AsFd for Bell {
-    /// Readable while the bell rings.
+impl AsFd for Notifier {
+    /// Readable while the notifier is set.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// Sleeps until `bell` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
+/// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
 pub(crate) fn sleep<'a, D: Dev + 'a>(
-    bell: &Bell,
+    notifier: &Notifier,
     other: Option<BorrowedFd<'a>>,
     ports: impl Iterator<Item = &'a D>,
     now: Instant,
     deadline: Instant,
 ) -> io::Result<()> {
-    let mut fds: [PollFd<'_>; 2 + MAX_PORTS] = std::array::from_fn(|_| PollFd::new(bell.fd.as_fd(), PollFlags::POLLIN));
+    let mut fds: [PollFd<'_>; 2 + MAX_PORTS] =
+        std::array::from_fn(|_| PollFd::new(notifier.fd.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
     for fd in other.into_iter().chain(ports.filter_map(Dev::wait_fd)) {
         if let Some(place) = fds.get_mut(count) {
@@ -75,9 +76,9 @@ pub(crate) fn sleep<'a, D: Dev + 'a>(
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let rung = fds[0].revents().is_some_and(|r| !r.is_empty());
-    if rung {
-        bell.silence();
+    let notified = fds[0].revents().is_some_and(|r| !r.is_empty());
+    if notified {
+        notifier.clear();
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::{Dev, DevCounters, Fault, FaultSpec, FramePool, Loopback, PoolBudget, RxDrop};
-use clearway_engine::{App, Bell, Engine, Mode, PortOptions, Stores, Team, Time};
+use clearway_engine::{App, Engine, Mode, Notifier, PortOptions, Stores, Team, Time};
 use clearway_pkt::PoolBuf;
 use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{Config, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, ListenSpec, NextHop, Stack, Table};
@@ -113,7 +113,7 @@ fn loopback(pool: &FramePool, mtu: usize, fault: &str) -> Port {
 
 fn engine(mtu: usize, fault: &str) -> Engine<Stores, Port, Transfer> {
     let pool = FramePool::new(PoolBudget::for_mtu(16 << 20, mtu));
-    let (_, mut seats) = Team::with_bells(vec![Bell::new().unwrap()]).unwrap();
+    let (_, mut seats) = Team::with_notifiers(vec![Notifier::new().unwrap()]).unwrap();
     let stack = Stack::new(Config::new([7; 32]), ChainRx::new(5_000, 4 << 20), RingTx::new(1_000, 4_096, 1 << 20));
     let mode = Mode::Interrupt;
     let mut engine = Engine::new(stack, Vec::new(), pool.clone(), Transfer::default(), mode, seats.remove(0)).unwrap();

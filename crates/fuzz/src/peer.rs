@@ -1,17 +1,17 @@
-//! Target `peer`: a program that says anything to the host, at the door, in its rings and in every word of the memory that it shares with it.
+//! Target `peer`: a program that says anything to the host, at the attach socket, in its rings and in every word of the memory that it shares with it.
 //!
 //! Whatever it does, the host must not panic, an honest pair of programs beside it must not lose a byte, and when it is gone nothing of it may be left. The
-//! house is one without threads, at a time of its own, so that the same input does the same.
+//! host is one without threads, at a time of its own, so that the same input does the same.
 
 mod honest;
+mod host;
 mod hostile;
-mod house;
 
 use clearway_base::Duration;
 
 use honest::Pair;
+use host::Home;
 use hostile::Hostile;
-use house::Home;
 
 /// Times that may pass at once, in milliseconds: nothing, acknowledgements that wait, retransmissions, and the longest that anything waits.
 const TIMES: [u64; 8] = [0, 1, 40, 200, 1_000, 3_000, 30_000, 130_000];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clearway_session::errno::Refusal;
 use clearway_session::program::Program;
-use clearway_shm::door::Reply;
+use clearway_shm::attach_socket::Reply;
 use clearway_shm::socket;
 use nix::sys::socket::{Shutdown, shutdown};
 
@@ -26,7 +26,7 @@ impl Doorway {
         }
     }
 
-    /// The keeper sees it, and lets the process go.
+    /// The supervisor sees it, and lets the process go.
     pub(crate) fn hang_up(&self) {
         let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
     }
@@ -35,7 +35,7 @@ impl Doorway {
 /// Who asked.
 #[derive(Clone)]
 pub(crate) struct Asker {
-    pub(crate) door: Arc<Doorway>,
+    pub(crate) attach_socket: Arc<Doorway>,
     pub(crate) process: u32,
     pub(crate) program: Arc<Program>,
 }
@@ -44,8 +44,8 @@ impl Asker {
     /// Answers, with the descriptors that belong to a good answer.
     pub(crate) fn answer(&self, result: Result<Reply, Refusal>, descriptors: &[BorrowedFd<'_>]) {
         match result {
-            Ok(reply) => self.door.answer(&reply, descriptors),
-            Err(Refusal { errno, why }) => self.door.answer(&Reply::Error { errno: errno as i32, why }, &[]),
+            Ok(reply) => self.attach_socket.answer(&reply, descriptors),
+            Err(Refusal { errno, why }) => self.attach_socket.answer(&Reply::Error { errno: errno as i32, why }, &[]),
         }
     }
 }

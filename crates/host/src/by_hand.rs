@@ -1,4 +1,4 @@
-//! A house without threads: whoever has it drives keeper and workers by hand, at times of its own. For tests of what takes long, and for fuzzing, where the same
+//! A host without threads: whoever has it drives supervisor and workers by hand, at times of its own. For tests of what takes long, and for fuzzing, where the same
 //! input must do the same.
 
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use clearway_session::sessions::SessionsReport;
 use clearway_session::worker::Worker;
 use nix::sys::epoll::EpollTimeout;
 
-use crate::error::HouseError;
-use crate::house::{Frame, Shared, frame};
-use crate::keeper::{Keeper, KeeperCounts};
+use crate::error::HostError;
+use crate::host::{Frame, Shared, frame};
 use crate::namespaces::{NamespaceError, NamespaceSpec};
 use crate::setup::Setup;
+use crate::supervisor::{Supervisor, SupervisorCounts};
 
-/// Such a house.
-pub struct HouseByHand {
+/// Such a host.
+pub struct HostByHand {
     shared: Arc<Shared>,
-    keeper: Keeper,
+    supervisor: Supervisor,
     workers: Vec<Worker>,
     // Keeps the boards on which workers leave their figures.
     _team: Team<SessionsReport>,
 }
 
-impl HouseByHand {
+impl HostByHand {
     /// Makes the sockets, and the workers on this thread.
-    pub fn new(setup: Setup) -> Result<HouseByHand, HouseError> {
-        let Frame { shared, keeper, team, seats } = frame(&setup)?;
+    pub fn new(setup: Setup) -> Result<HostByHand, HostError> {
+        let Frame { shared, supervisor, team, seats } = frame(&setup)?;
         let worker = |(index, seat)| {
-            shared.worker(index, setup.worker(index), seat).map_err(|failed| HouseError::of_worker(index, failed))
+            shared.worker(index, setup.worker(index), seat).map_err(|failed| HostError::of_worker(index, failed))
         };
         let workers = seats.into_iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
-        Ok(HouseByHand { shared, keeper, workers, _team: team })
+        Ok(HostByHand { shared, supervisor, workers, _team: team })
     }
 
     /// The workers.
@@ -48,33 +48,33 @@ impl HouseByHand {
         Arc::clone(&self.shared.workers.interfaces)
     }
 
-    /// Adds a namespace, and its door.
+    /// Adds a namespace, and its attach socket.
     pub fn add_namespace(&mut self, spec: NamespaceSpec) -> Result<u32, NamespaceError> {
-        self.keeper.add_namespace(spec)
+        self.supervisor.add_namespace(spec)
     }
 
     /// Every program.
     pub fn programs(&self) -> Vec<ProgramInfo> {
-        self.keeper.program_infos()
+        self.supervisor.program_infos()
     }
 
     /// What the host, its namespaces and their programs have and may have.
     pub fn quotas(&self) -> Vec<QuotaInfo> {
-        self.keeper.quota_infos()
+        self.supervisor.quota_infos()
     }
 
-    /// What the keeper has counted.
-    pub fn counts(&self) -> KeeperCounts {
-        self.keeper.counts()
+    /// What the supervisor has counted.
+    pub fn counts(&self) -> SupervisorCounts {
+        self.supervisor.counts()
     }
 
-    /// What there is to do at this time, by the keeper and then by each worker, without waiting for more. As long as somebody had work there may be more.
-    pub fn turn(&mut self, time: Time) -> Result<Turn, HouseError> {
-        let worked = self.keeper.round(EpollTimeout::ZERO)?;
+    /// What there is to do at this time, by the supervisor and then by each worker, without waiting for more. As long as somebody had work there may be more.
+    pub fn turn(&mut self, time: Time) -> Result<Turn, HostError> {
+        let worked = self.supervisor.round(EpollTimeout::ZERO)?;
         let mut all = Turn { worked, again: false, deadline: Instant::NEVER };
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            all.worked |= self.shared.workers.doors[index].mailbox.has_jobs() || worker.has_jobs();
-            let turn = worker.turn(time).map_err(|error| HouseError::Engine(index, error))?;
+            all.worked |= self.shared.workers.attach_sockets[index].mailbox.has_jobs() || worker.has_jobs();
+            let turn = worker.turn(time).map_err(|error| HostError::Engine(index, error))?;
             all.worked |= turn.worked;
             all.again |= turn.again;
             all.deadline = all.deadline.min(turn.deadline);
@@ -83,8 +83,8 @@ impl HouseByHand {
     }
 }
 
-impl Drop for HouseByHand {
+impl Drop for HostByHand {
     fn drop(&mut self) {
-        self.keeper.close_all();
+        self.supervisor.close_all();
     }
 }

@@ -11,7 +11,7 @@ use clearway_dev::{FaultSpec, PoolBudget, PortSpec};
 use clearway_engine::Mode;
 use clearway_proto::{Config, Limits, TcpConfig};
 use clearway_session::program::ProgramLimits;
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 use clearway_wire::{Addr, Cidr};
 use zeroize::Zeroizing;
 
@@ -25,7 +25,7 @@ mod schedule;
 pub use error::SettingsError;
 pub use keys::{KEYS, Key};
 
-/// What the control plane needs to know besides the house.
+/// What the control plane needs to know besides the host.
 #[derive(Clone, Debug)]
 pub struct ControlOptions {
     /// The version of the program, as people see it.
@@ -303,7 +303,7 @@ impl Settings {
         rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// What a house is started with. `secret` comes from the system's random source.
+    /// What a host is started with. `secret` comes from the system's random source.
     pub fn setup(&self, socket: PathBuf, secret: [u8; 32]) -> Setup {
         let stack = Config { limits: self.limits, tcp: self.tcp.clone(), secret };
         let mut setup = Setup::new(socket, secret);

@@ -1,4 +1,4 @@
-//! The control plane: what commands do to the house.
+//! The control plane: what commands do to the host.
 //!
 //! Whoever gives commands (the startup script, the control socket) shares one [`Control`], and commands are carried out one after the other. What must be the
 //! same on every worker is done on each, and undone everywhere when one of them refuses.
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::capture::Packets;
 use crate::config::ControlOptions;
-use crate::house::HouseHandle;
+use crate::host::HostHandle;
 use crate::outcome::{Answer, CommandError, Outcome, Output, locked};
 use crate::placements::Placements;
 use crate::show::{self, Baselines, View};
@@ -32,7 +32,7 @@ mod taps;
 
 pub use server::{ControlSocket, socket_beside};
 
-/// What commands have made that the house itself does not know.
+/// What commands have made that the host itself does not know.
 struct State {
     tables: Tables,
     packets: Packets,
@@ -61,14 +61,14 @@ const MAX_SCRIPT: u64 = 1 << 20;
 
 /// Carries out commands.
 pub struct Control {
-    house: HouseHandle,
+    host: HostHandle,
     options: ControlOptions,
     state: Mutex<State>,
 }
 
 impl Control {
-    /// The control plane of a house.
-    pub fn new(house: HouseHandle, options: ControlOptions) -> Control {
+    /// The control plane of a host.
+    pub fn new(host: HostHandle, options: ControlOptions) -> Control {
         let state = State {
             tables: Tables::new(options.tables),
             packets: Packets::default(),
@@ -78,7 +78,7 @@ impl Control {
             depth: 0,
             fault_seed: 0,
         };
-        Control { house, options, state: Mutex::new(state) }
+        Control { host, options, state: Mutex::new(state) }
     }
 
     /// Carries out one line.
@@ -117,7 +117,7 @@ impl Control {
 
     /// Tells processes that what they know of addresses and routes is stale.
     fn changed(&self) {
-        self.house.routes_changed();
+        self.host.routes_changed();
     }
 
     fn script(&self, state: &mut State, path: &Path) -> Result<Output, CommandError> {
@@ -149,7 +149,7 @@ impl Control {
             Command::Help(line) => Ok(Output::text(help(line, &NoNames))),
             Command::Quit => Ok(Output::quit()),
             Command::Stop => {
-                self.house.stop();
+                self.host.stop();
                 Ok(Output::text("The host stops.\n"))
             }
             Command::Exec(path) => self.script(state, path),
@@ -181,7 +181,7 @@ impl Control {
             Command::Clear(what) => self.clear(state, what),
             Command::Show(what) => {
                 let State { tables, packets, baselines, placements, .. } = state;
-                show::show(&self.house, &self.options, View { tables, packets, baselines, placements }, what)
+                show::show(&self.host, &self.options, View { tables, packets, baselines, placements }, what)
             }
             Command::NotBuiltIn(what) => Err(CommandError::NotBuiltIn(what)),
         }

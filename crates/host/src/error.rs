@@ -1,4 +1,4 @@
-//! Why a house did not start, or ended.
+//! Why a host did not start, or ended.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clearway_engine::EngineError;
 use clearway_session::worker::Failed;
 use clearway_shm::ShmError;
-use clearway_shm::house::MAX_WORKERS;
+use clearway_shm::host::MAX_WORKERS;
 use thiserror::Error;
 
-/// Why a house did not start, or ended.
+/// Why a host did not start, or ended.
 #[derive(Debug, Error)]
-pub enum HouseError {
+pub enum HostError {
     /// Another host answers at the socket.
     #[error("a host is running at {0}: stop it, or choose another --socket")]
     Running(PathBuf),
@@ -21,8 +21,8 @@ pub enum HouseError {
     /// The system refused something that every host needs.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
-    /// Memory for the house page.
-    #[error("cannot make the house page: {0}")]
+    /// Memory for the host page.
+    #[error("cannot make the host page: {0}")]
     Page(#[from] ShmError),
     /// None, or too many.
     #[error("a host has 1 to {MAX_WORKERS} workers")]
@@ -35,12 +35,12 @@ pub enum HouseError {
     Engine(usize, EngineError),
 }
 
-impl HouseError {
+impl HostError {
     /// A worker did not begin.
-    pub(crate) fn of_worker(worker: usize, failed: Failed) -> HouseError {
+    pub(crate) fn of_worker(worker: usize, failed: Failed) -> HostError {
         match failed {
-            Failed::Start(sentence) => HouseError::Thread(worker, sentence),
-            Failed::Engine(error) => HouseError::Engine(worker, error),
+            Failed::Start(sentence) => HostError::Thread(worker, sentence),
+            Failed::Engine(error) => HostError::Engine(worker, error),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The host: a stack on every core for programs that reach it over shared memory.
 //!
-//! One thread, the *keeper*, lets processes in and notices their end. One *worker* per core runs an engine; a session lives on exactly one worker.
-//! Whoever is not a worker reaches one by sending it a job ([`HouseHandle::post`]).
+//! One thread, the *supervisor*, lets processes in and notices their end. One *worker* per core runs an engine; a session lives on exactly one worker.
+//! Whoever is not a worker reaches one by sending it a job ([`HostHandle::post`]).
 
 #![forbid(unsafe_code)]
 
@@ -12,18 +12,18 @@ pub mod config;
 pub mod control;
 pub mod descriptors;
 pub mod error;
-pub mod house;
-mod keeper;
+pub mod host;
 pub mod namespaces;
 mod outcome;
 mod placements;
 mod random;
 pub mod setup;
 mod show;
+mod supervisor;
 mod tables;
 mod workers;
 
-pub use by_hand::HouseByHand;
+pub use by_hand::HostByHand;
 pub use clearway_session::{
     Gone, HostEnv, InterfaceEntry, InterfaceKind, Interfaces, NamesError, ProgramInfo, ProgramLimits, Quota, QuotaInfo,
     QuotaRow, SessionInfo, SessionKind, Sessions, SessionsReport, Thing, ThreadHook, Worker,
@@ -31,9 +31,9 @@ pub use clearway_session::{
 pub use config::{ControlOptions, Settings, SettingsError};
 pub use control::{Control, ControlSocket};
 pub use descriptors::Descriptors;
-pub use error::HouseError;
-pub use house::{House, HouseHandle};
-pub use keeper::KeeperCounts;
+pub use error::HostError;
+pub use host::{Host, HostHandle};
 pub use namespaces::{Namespace, NamespaceError, NamespaceLimits, NamespaceSpec, Namespaces, TogetherLimits};
 pub use outcome::{Answer, CommandError, Outcome, Output};
 pub use setup::Setup;
+pub use supervisor::SupervisorCounts;

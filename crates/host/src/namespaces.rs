@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clearway_proto::Table;
 use clearway_session::program::ProgramLimits;
 use clearway_session::quota::Limits;
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 use thiserror::Error;
 
 pub use clearway_command::{AppLimits as NamespaceLimits, TogetherLimits};
@@ -141,7 +141,7 @@ pub enum NamespaceError {
     Unknown(String),
     /// Its socket cannot be made.
     #[error("cannot make the namespace's socket {0}: {1}")]
-    Door(PathBuf, String),
+    AttachSocket(PathBuf, String),
     /// The table is full.
     #[error("there are {MAX_NAMESPACES} namespaces; take one away first")]
     TooMany,
@@ -164,7 +164,7 @@ impl Default for Namespaces {
 }
 
 impl Namespaces {
-    /// Adds one. Its door is made by [`crate::HouseHandle::add_namespace`].
+    /// Adds one. Its attach socket is made by [`crate::HostHandle::add_namespace`].
     pub(crate) fn add(&mut self, spec: NamespaceSpec) -> Result<u32, NamespaceError> {
         check(&spec)?;
         if self.find(&spec.id).is_some() {

@@ -1,4 +1,4 @@
-//! What a house is started with.
+//! What a host is started with.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use clearway_proto::{Config, Limits};
 use clearway_session::program::ProgramLimits;
 use clearway_session::worker::{ThreadHook, WorkerSetup};
 
-/// Everything that a house needs to know before it starts.
+/// Everything that a host needs to know before it starts.
 #[derive(Clone)]
 pub struct Setup {
-    /// The socket at which programs are let in. The doors of namespaces lie in the folder [`DOORS`] beside it.
+    /// The socket at which programs are let in. The attach sockets of namespaces lie in the folder [`ATTACH_SOCKETS`] beside it.
     pub socket: PathBuf,
     /// The file mode of the sockets: who may knock.
     pub socket_mode: u32,
@@ -33,7 +33,7 @@ pub struct Setup {
     pub sessions: u32,
     /// Bytes of shared memory of all programs.
     pub memory: u64,
-    /// Programs are let in from the start. Otherwise they wait at the doors until [`crate::HouseHandle::open_doors`] is called: whoever comes while
+    /// Programs are let in from the start. Otherwise they wait at the attach sockets until [`crate::HostHandle::open_attach_sockets`] is called: whoever comes while
     /// namespaces are being made finds all of them, or none of us.
     pub open: bool,
     /// Called on each worker's thread first.
@@ -72,8 +72,8 @@ fn memory_share() -> u64 {
     info.map_or(1 << 30, |info| info.ram_total()) / MEMORY_SHARE
 }
 
-/// The folder of the namespaces' doors, beside the main socket.
-pub const DOORS: &str = "app_ns_sockets";
+/// The folder of the namespaces' attach sockets, beside the main socket.
+pub const ATTACH_SOCKETS: &str = "app_ns_sockets";
 
 impl Setup {
     /// What there may be of each thing in all.

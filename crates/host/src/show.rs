@@ -1,4 +1,4 @@
-//! What `show` answers: each view gathers from the workers and the keeper, and gives text and JSON of the same rows.
+//! What `show` answers: each view gathers from the workers and the supervisor, and gives text and JSON of the same rows.
 
 mod counters;
 mod grid;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::capture::Packets;
 use crate::config::ControlOptions;
-use crate::house::HouseHandle;
+use crate::host::HostHandle;
 use crate::outcome::{CommandError, Output};
 use crate::placements::Placements;
 use crate::tables::Tables;
@@ -34,19 +34,19 @@ pub(crate) struct View<'a> {
 
 /// Where the views look.
 pub(crate) struct Look<'a> {
-    house: &'a HouseHandle,
+    host: &'a HostHandle,
     options: &'a ControlOptions,
     view: View<'a>,
 }
 
 /// One view.
 pub(crate) fn show(
-    house: &HouseHandle,
+    host: &HostHandle,
     options: &ControlOptions,
     view: View<'_>,
     what: &Show,
 ) -> Result<Output, CommandError> {
-    let look = Look { house, options, view };
+    let look = Look { host, options, view };
     match what {
         Show::Version => Ok(look.version()),
         Show::Plugins => Ok(look.plugins()),
@@ -84,12 +84,12 @@ impl Look<'_> {
 
     /// Whether people know an interface: the loopbacks for our own addresses have no name.
     fn is_named(&self, iface: clearway_pkt::Iface) -> bool {
-        crate::outcome::locked(&self.house.interfaces()).by_iface(iface).is_some()
+        crate::outcome::locked(&self.host.interfaces()).by_iface(iface).is_some()
     }
 
     /// The name of an interface.
     fn name(&self, iface: clearway_pkt::Iface) -> String {
-        let interfaces = self.house.interfaces();
+        let interfaces = self.host.interfaces();
         let interfaces = crate::outcome::locked(&interfaces);
         interfaces.by_iface(iface).map_or_else(|| iface.0.to_string(), |entry| entry.name.clone())
     }

@@ -1,4 +1,4 @@
-//! The workers of a house, as the others reach them: the supervisor, commands, and each other.
+//! The workers of a host, as the others reach them: the supervisor, commands, and each other.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use clearway_session::interfaces::Interfaces;
 use clearway_session::mailbox::{Inbox, Job};
 use clearway_session::sessions::{HostContext, SessionJob};
 use clearway_session::worker::Worker;
-use clearway_shm::door::SessionId;
-use clearway_shm::{HousePage, sleep};
+use clearway_shm::attach_socket::SessionId;
+use clearway_shm::{HostPage, sleep};
 
 /// Who is told what concerns a whole program.
-pub(crate) trait Supervisor: Send + Sync {
+pub(crate) trait SupervisorCalls: Send + Sync {
     /// The program of this number wrote something impossible, and is served no more.
     fn cut_off(&self, program: u32, why: &'static str);
 
@@ -20,34 +20,38 @@ pub(crate) trait Supervisor: Send + Sync {
     fn check_memory(&self);
 }
 
-/// All workers of a house.
+/// All workers of a host.
 pub(crate) struct Workers {
-    pub(crate) doors: Vec<Inbox<Worker>>,
-    pub(crate) page: HousePage,
+    pub(crate) attach_sockets: Vec<Inbox<Worker>>,
+    pub(crate) page: HostPage,
     pub(crate) interfaces: Arc<Mutex<Interfaces>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Listeners that have branches on other workers; there are no more of them than there may be sessions.
+    /// Listeners that have remote listeners on other workers; there are no more of them than there may be sessions.
     branched: Mutex<HashSet<SessionId>>,
-    supervisor: Box<dyn Supervisor>,
+    supervisor: Box<dyn SupervisorCalls>,
 }
 
 impl Workers {
-    pub(crate) fn new(doors: Vec<Inbox<Worker>>, page: HousePage, supervisor: Box<dyn Supervisor>) -> Workers {
+    pub(crate) fn new(
+        attach_sockets: Vec<Inbox<Worker>>,
+        page: HostPage,
+        supervisor: Box<dyn SupervisorCalls>,
+    ) -> Workers {
         let (interfaces, stop, branched) = (Arc::default(), Arc::default(), Mutex::default());
-        Workers { doors, page, interfaces, stop, branched, supervisor }
+        Workers { attach_sockets, page, interfaces, stop, branched, supervisor }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.doors.len()
+        self.attach_sockets.len()
     }
 
     /// Has a worker do something between two turns.
     pub(crate) fn to_worker(&self, worker: usize, job: Job<Worker>) {
-        let Some(door) = self.doors.get(worker) else { return };
-        // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a bell would only cost both of us a
+        let Some(attach_socket) = self.attach_sockets.get(worker) else { return };
+        // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a notifier would only cost both of us a
         // system call: there are several jobs for each connection that a program makes.
-        if door.mailbox.put(job) && sleep::is_asleep(self.page.sleeps(worker)) {
-            door.bell.ring();
+        if attach_socket.mailbox.put(job) && sleep::is_asleep(self.page.sleeps(worker)) {
+            attach_socket.notifier.notify();
         }
     }
 
@@ -58,7 +62,7 @@ impl Workers {
     /// They end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.doors.iter().for_each(|door| door.bell.ring());
+        self.attach_sockets.iter().for_each(|attach_socket| attach_socket.notifier.notify());
     }
 }
 
@@ -75,7 +79,7 @@ impl HostContext for Workers {
         Workers::to_worker(self, worker, Box::new(job));
     }
 
-    fn page(&self) -> &HousePage {
+    fn page(&self) -> &HostPage {
         &self.page
     }
 

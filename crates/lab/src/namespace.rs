@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use crate::process::{Launch, Running};
 
 /// How long a change to a namespace may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The folder of the kernel's that shows interfaces shows those of the namespace in which it was mounted.
 const HOLD: &str = "mount -t sysfs sysfs /sys; ip link set lo up && echo held && exec sleep infinity";
@@ -32,7 +32,7 @@ impl Namespace {
 
     /// `ip` with these words, inside.
     pub(crate) fn ip(&self, words: &str, stop: &AtomicBool) -> anyhow::Result<()> {
-        Launch::new("ip").words(words).inside(self.holder()).run(PATIENCE, stop)?;
+        Launch::new("ip").words(words).inside(self.holder()).run(TIME_LIMIT, stop)?;
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 const PROBE: Duration = Duration::from_millis(10);
 
 /// How long it may last when others keep the two threads from running.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIME_LIMIT: Duration = Duration::from_millis(200);
 
 /// How often a thread looks for the answer before it looks at the clock, which takes longer than an answer.
 const LOOKS: u32 = 1 << 14;
@@ -152,7 +152,7 @@ fn ask(line: &AtomicU64, core: usize) -> Option<f64> {
             while line.load(Ordering::Acquire) != number {
                 std::hint::spin_loop();
                 looks += 1;
-                if looks % LOOKS == 0 && start.elapsed() > PATIENCE {
+                if looks % LOOKS == 0 && start.elapsed() > TIME_LIMIT {
                     break 'batches;
                 }
             }

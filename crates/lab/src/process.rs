@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// How long a program may take to be ready, and to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// How often a program is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -160,7 +160,7 @@ impl Launch {
     /// Starts it and waits until its output holds `text`.
     pub(crate) fn start_until(&self, text: &str, stop: &AtomicBool) -> anyhow::Result<Running> {
         let mut running = self.start()?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         while !running.said(text) {
             if let Some(status) = running.ended()? {
                 let name = running.name.clone();
@@ -171,7 +171,7 @@ impl Launch {
                 );
             }
             if Instant::now() > deadline {
-                bail!("{} is not ready after {PATIENCE:?}: {}", running.name, running.tail());
+                bail!("{} is not ready after {TIME_LIMIT:?}: {}", running.name, running.tail());
             }
             pause(stop)?;
         }
@@ -318,13 +318,13 @@ impl Running {
         if self.ended()?.is_none() {
             kill(self.pid(), signal).with_context(|| format!("cannot end {}", self.name))?;
         }
-        self.wait(PATIENCE, stop)?.good()
+        self.wait(TIME_LIMIT, stop)?.good()
     }
 
     /// Ends it by closing its standard input.
     pub(crate) fn close(mut self, stop: &AtomicBool) -> anyhow::Result<Ended> {
         self.input = None;
-        self.wait(PATIENCE, stop)
+        self.wait(TIME_LIMIT, stop)
     }
 }
 

@@ -8,7 +8,7 @@ use clearway_script::settings::Settings;
 use clearway_wire::Addr;
 
 /// How long a packet is waited for, in seconds of the stack's time, which take none of ours.
-const PATIENCE: u32 = 120;
+const TIME_LIMIT: u32 = 120;
 /// How much real time the other thread gets to begin a call, in milliseconds.
 const GRACE: u32 = 20;
 
@@ -61,6 +61,6 @@ impl Flags {
         };
         (net.local, net.remote) = (address("local", net.local)?, address("remote", net.remote)?);
         let grace = Duration::from_millis(number("grace", GRACE)?.into());
-        Ok(Flags { net, patience: number("patience", PATIENCE)?, grace })
+        Ok(Flags { net, patience: number("patience", TIME_LIMIT)?, grace })
     }
 }

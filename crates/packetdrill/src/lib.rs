@@ -25,7 +25,7 @@ use flags::Flags;
 use table::Interface;
 use world::World;
 
-/// packetdrill's door: fills its struct of functions. Flags that make no sense are told on the standard error, and end the program, since the door knows no other way to refuse.
+/// packetdrill's interface: fills its struct of functions. Flags that make no sense are told on the standard error, and end the program, since the interface knows no other way to refuse.
 ///
 /// # Safety
 /// `flags` is null or a text; `interface` leads to the struct.

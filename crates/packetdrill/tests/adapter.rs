@@ -1,4 +1,4 @@
-//! The adapter behind packetdrill's door, driven by a C program that does what packetdrill does.
+//! The adapter behind packetdrill's interface, driven by a C program that does what packetdrill does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

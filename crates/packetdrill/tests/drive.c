@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* The struct of functions, as its users know it. */
-struct door {
+struct interface {
     void *data;
     void (*free)(void *);
     int (*socket)(void *, int, int, int);
@@ -55,7 +55,7 @@ struct door {
     ssize_t (*splice)(void *, int, loff_t *, int, loff_t *, size_t, unsigned);
 };
 
-static struct door d;
+static struct interface d;
 static int v6, mapped;
 static struct sockaddr_storage local, remote;
 static socklen_t addr_len;
@@ -429,7 +429,7 @@ static void silence(void)
 
 int main(int argc, char **argv)
 {
-    void (*init)(const char *, struct door *);
+    void (*init)(const char *, struct interface *);
     void *library;
     must(argc == 3);
     library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

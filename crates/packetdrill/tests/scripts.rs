@@ -1,7 +1,7 @@
-//! Our own packet scripts, run through packetdrill's door: the runner calls the functions of the struct, with a second thread for calls that block, and knows
+//! Our own packet scripts, run through packetdrill's interface: the runner calls the functions of the struct, with a second thread for calls that block, and knows
 //! nothing of the core behind them.
 
-mod door;
+mod interface;
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,9 +11,9 @@ use clearway_script::ast::{Arg, Script, What};
 use clearway_script::backend::Net;
 use clearway_script::{IpVersion, Runner, Subject, parse, suite};
 
-use door::{Door, Library};
+use interface::{Interface, Library};
 
-/// Why a script cannot run through the door, if so.
+/// Why a script cannot run through the interface, if so.
 fn left_out(script: &Script, version: IpVersion) -> Option<String> {
     if let Some(why) = script.settings.skips(Subject::Core, version) {
         return Some(why);
@@ -29,7 +29,7 @@ fn left_out(script: &Script, version: IpVersion) -> Option<String> {
         return Some("the adapter's buffers have one size (docs/packetdrill.md)".into());
     }
     let sets_knobs = !script.settings.commands.is_empty();
-    (sets_knobs && !door::is_root()).then(|| "setting the kernel's knobs needs root".into())
+    (sets_knobs && !interface::is_root()).then(|| "setting the kernel's knobs needs root".into())
 }
 
 fn run(library: &Library, path: &Path, version: IpVersion) -> Result<bool, String> {
@@ -42,9 +42,9 @@ fn run(library: &Library, path: &Path, version: IpVersion) -> Result<bool, Strin
     // A namespace of its own, where the knobs are as Linux has them, goes with its thread.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            door::leave_namespace();
-            let mut door = Door::new(library, net)?;
-            Runner::new(&script, net, &mut door, 0)
+            interface::leave_namespace();
+            let mut interface = Interface::new(library, net)?;
+            Runner::new(&script, net, &mut interface, 0)
                 .run()
                 .map_err(|failure| format!("{}: {}", failure.pos, failure.what))
         });
@@ -79,16 +79,16 @@ fn all_hold(version: IpVersion) {
 }
 
 #[test]
-fn our_scripts_hold_through_the_door_over_ipv4() {
+fn our_scripts_hold_through_the_interface_over_ipv4() {
     all_hold(IpVersion::V4);
 }
 
 #[test]
-fn our_scripts_hold_through_the_door_over_ipv6() {
+fn our_scripts_hold_through_the_interface_over_ipv6() {
     all_hold(IpVersion::V6);
 }
 
 #[test]
-fn our_scripts_hold_through_the_door_with_ipv6_sockets_over_ipv4() {
+fn our_scripts_hold_through_the_interface_with_ipv6_sockets_over_ipv4() {
     all_hold(IpVersion::V4Mapped);
 }

@@ -147,7 +147,7 @@ fn take_over(
     state: &mut PendingState,
     client: &'static Arc<Client>,
 ) -> Answer<Result<Mine, String>> {
-    let (socket, lifeline) = client.open(pending.kind, pending.v6, &clearway_client::SocketOptions::default())?;
+    let (socket, session_fd) = client.open(pending.kind, pending.v6, &clearway_client::SocketOptions::default())?;
     let made = Ours::new(socket, Extra::default());
     match options::replay(&made, &state.told) {
         Ok(left_out) => {
@@ -172,7 +172,7 @@ fn take_over(
     made.socket.set_flag(flags::NONBLOCK, nonblocking);
     if nonblocking {
         // SAFETY: sets a flag of a descriptor that is ours.
-        check(unsafe { real::fcntl(lifeline.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) })?;
+        check(unsafe { real::fcntl(session_fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) })?;
     }
     let members = std::mem::take(&mut state.sets);
     for &(set, member, _) in &members {
@@ -181,7 +181,7 @@ fn take_over(
     }
     let made = TABLE.make(Object::Ours(made));
     for fd in descriptors(held) {
-        replace(fd, lifeline.as_fd())?;
+        replace(fd, session_fd.as_fd())?;
         object::put(fd, Some(made.clone()));
     }
     state.decided = true;
@@ -191,16 +191,16 @@ fn take_over(
     ours(fd).map_or_else(|| fail(libc::EBADF), |mine| Ok(Ok(mine)))
 }
 
-/// A socket came back with another lifeline: that is what the program's descriptors of it are from now on, with the flags that they had.
-pub(crate) fn renew(key: usize, lifeline: BorrowedFd<'_>) {
+/// A socket came back with another session fd: that is what the program's descriptors of it are from now on, with the flags that they had.
+pub(crate) fn renew(key: usize, session_fd: BorrowedFd<'_>) {
     let of_the_socket = |fd: &c_int| ours(*fd).is_some_and(|mine| mine.socket.key() == key);
     for fd in TABLE.range(0, c_int::MAX).filter(of_the_socket).collect::<Vec<_>>() {
         if ours(fd).is_some_and(|mine| mine.socket.flag(flags::NONBLOCK)) {
             // SAFETY: sets a flag of a descriptor that is ours.
-            unsafe { real::fcntl(lifeline.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) };
+            unsafe { real::fcntl(session_fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) };
         }
         // Only a descriptor that is closed at this moment cannot be replaced.
-        let _ = replace(fd, lifeline);
+        let _ = replace(fd, session_fd);
     }
 }
 

@@ -1,7 +1,7 @@
 //! epoll: sets of the kernel's, some members of which are Clearway's.
 //!
 //! A set stays the kernel's own until a socket of Clearway joins it. Then the client waits for it, for the kernel's members and its own together.
-//! Threads that wait in the kernel at that moment are woken by a bell that is put into the kernel's set for them.
+//! Threads that wait in the kernel at that moment are woken by a notifier that is put into the kernel's set for them.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -33,14 +33,14 @@ pub(crate) struct Set {
 struct Waiting {
     threads: usize,
     /// Rung once, when the first member of Clearway joins; taken out with the last thread.
-    bell: Option<OwnedFd>,
+    notifier: Option<OwnedFd>,
 }
 
-/// Threads that were rung for are awake long before this has passed, unless one of them is what we were called from, by a signal.
+/// Threads that were notified for are awake long before this has passed, unless one of them is what we were called from, by a signal.
 const WAKING: Duration = Duration::from_millis(100);
 
-/// The word that the bell's events carry. A program's member with the same word and EPOLLIN would be taken for the bell while threads are woken.
-const BELL: u64 = 0xc1ea_55a7_be11_0000;
+/// The word that the notifier's events carry. A program's member with the same word and EPOLLIN would be taken for the notifier while threads are woken.
+const NOTIFIER: u64 = 0xc1ea_55a7_be11_0000;
 
 impl Set {
     /// A set of the program's; `kernels`: it may have members of the kernel already.
@@ -80,7 +80,7 @@ impl Set {
                 kept.has_kernel_members();
             }
             if waiting.threads > 0 {
-                waiting.bell = Some(ring(epfd)?);
+                waiting.notifier = Some(notify(epfd)?);
             }
         }
         drop(waiting);
@@ -109,10 +109,10 @@ impl Set {
         let mut waiting = self.waiting();
         waiting.threads -= 1;
         if waiting.threads == 0
-            && let Some(bell) = waiting.bell.take()
+            && let Some(notifier) = waiting.notifier.take()
         {
             // SAFETY: takes a member out of a set.
-            unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, bell.as_raw_fd(), std::ptr::null_mut()) };
+            unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, notifier.as_raw_fd(), std::ptr::null_mut()) };
         }
     }
 }
@@ -130,7 +130,7 @@ impl<'a> Visit<'a> {
         set.enter().then(|| Visit { set, epfd })
     }
 
-    /// The set has members of Clearway since: what the kernel found there may be the bell, and is to be asked for anew.
+    /// The set has members of Clearway since: what the kernel found there may be the notifier, and is to be asked for anew.
     pub(crate) fn was_rung(&self) -> bool {
         self.set.inner().is_some()
     }
@@ -143,13 +143,13 @@ impl Drop for Visit<'_> {
 }
 
 /// A member of the kernel's set that is always readable.
-fn ring(epfd: c_int) -> Answer<OwnedFd> {
-    let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: BELL };
+fn notify(epfd: c_int) -> Answer<OwnedFd> {
+    let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: NOTIFIER };
     // SAFETY: makes an event counter that is not zero, which nobody else knows, and puts it into a set.
     unsafe {
-        let bell = OwnedFd::from_raw_fd(check(libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
-        check(real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, bell.as_raw_fd(), &mut event))?;
-        Ok(bell)
+        let notifier = OwnedFd::from_raw_fd(check(libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
+        check(real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, notifier.as_raw_fd(), &mut event))?;
+        Ok(notifier)
     }
 }
 
@@ -367,7 +367,7 @@ unsafe fn wait(
         // SAFETY: the kernel has filled in so many.
         match (woken, found) {
             // SAFETY: the kernel has filled in so many.
-            (true, Ok(found)) => match unsafe { without_bell(events, found) } {
+            (true, Ok(found)) => match unsafe { without_notifier(events, found) } {
                 0 => {}
                 rest => return Some(Ok(rest)),
             },
@@ -419,16 +419,16 @@ unsafe fn wait_in_kernel(
     }
 }
 
-/// Takes the bell out of what the kernel found.
+/// Takes the notifier out of what the kernel found.
 ///
 /// # Safety
 /// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn without_bell(events: *mut epoll_event, found: c_int) -> c_int {
+unsafe fn without_notifier(events: *mut epoll_event, found: c_int) -> c_int {
     // SAFETY: the kernel has filled in so many.
     let found = unsafe { std::slice::from_raw_parts_mut(events, found.max(0) as usize) };
     let mut kept = 0;
     for at in 0..found.len() {
-        if { found[at].u64 } != BELL {
+        if { found[at].u64 } != NOTIFIER {
             found[kept] = found[at];
             kept += 1;
         }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
 use std::sync::OnceLock;
 
-use clearway_client::may_be_lifeline;
+use clearway_client::may_be_session_fd;
 use libc::pid_t;
 use smallvec::SmallVec;
 
@@ -49,8 +49,8 @@ fn sessions_go_along(may_be_copied: bool) -> bool {
     }
     // After `vfork` the table is the parent's.
     // SAFETY: a number that is no descriptor is refused by the kernel.
-    let is_lifeline = |fd: c_int| stays_open(fd) && may_be_lifeline(unsafe { BorrowedFd::borrow_raw(fd) });
-    !is_own() && (0..LOW_DESCRIPTORS).any(is_lifeline)
+    let is_session_fd = |fd: c_int| stays_open(fd) && may_be_session_fd(unsafe { BorrowedFd::borrow_raw(fd) });
+    !is_own() && (0..LOW_DESCRIPTORS).any(is_session_fd)
 }
 
 /// The environment with what is missing in it. None: nothing is.

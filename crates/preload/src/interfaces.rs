@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C-unwind" fn if_indextoname(index: c_uint, name: *mut 
 /// IFF_* of an interface.
 fn flags(one: &Interface) -> c_int {
     let mut flags = if one.up { libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_LOWER_UP } else { 0 };
-    flags |= match (one.loopback, one.station) {
+    flags |= match (one.loopback, one.link_addr) {
         (true, _) => libc::IFF_LOOPBACK,
         (false, Some(_)) => libc::IFF_BROADCAST | libc::IFF_MULTICAST,
         (false, None) => libc::IFF_POINTOPOINT | libc::IFF_NOARP | libc::IFF_MULTICAST,
@@ -131,7 +131,7 @@ fn flags(one: &Interface) -> c_int {
 
 /// ARPHRD_* of an interface.
 fn hardware(one: &Interface) -> u16 {
-    match (one.loopback, one.station) {
+    match (one.loopback, one.link_addr) {
         (true, _) => libc::ARPHRD_LOOPBACK,
         (false, Some(_)) => libc::ARPHRD_ETHER,
         (false, None) => libc::ARPHRD_NONE,

@@ -20,7 +20,7 @@ mod exec;
 mod export;
 mod files;
 mod fortified;
-mod heirs;
+mod inheritors;
 mod interfaces;
 mod lock;
 mod object;

@@ -15,7 +15,7 @@ use crate::object::TABLE;
 use crate::real;
 
 /// After an attempt to attach failed, the next one is not made before this time has passed.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 /// What there is behind this process.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ pub(crate) fn host() -> Host {
     }
     let now = since_start();
     let failed_at = FAILED_AT.load(Ordering::Relaxed);
-    if failed_at == 0 || now >= failed_at + PATIENCE.as_millis() as u64 {
+    if failed_at == 0 || now >= failed_at + TIME_LIMIT.as_millis() as u64 {
         if let Some(client) = attach() {
             return Host::Here(client);
         }
@@ -71,13 +71,13 @@ fn since_start() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
 }
 
-/// The host of a process that `exec` gave this descriptor to, when that is a lifeline of the host's. What is wrong otherwise is told when a socket is made.
-pub(crate) fn host_of(lifeline: BorrowedFd<'_>) -> Option<&'static Arc<Client>> {
+/// The host of a process that `exec` gave this descriptor to, when that is a session fd of the host's. What is wrong otherwise is told when a socket is made.
+pub(crate) fn host_of(session_fd: BorrowedFd<'_>) -> Option<&'static Arc<Client>> {
     if let Some(client) = client() {
         return Some(client);
     }
     let _locked = ATTACHING.lock();
-    let client = Client::attach_as_heir(AppConfig::from_env().ok()?, lifeline).ok()??;
+    let client = Client::attach_as_inheritor(AppConfig::from_env().ok()?, session_fd).ok()??;
     Some(keep(client))
 }
 

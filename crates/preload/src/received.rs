@@ -3,13 +3,13 @@
 use std::ffi::{c_int, c_uint};
 use std::os::fd::BorrowedFd;
 
-use clearway_client::may_be_lifeline;
+use clearway_client::may_be_session_fd;
 use libc::{cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
 
 use crate::cancel::while_blocked;
 use crate::errno::{Answer, check};
 use crate::object::TABLE;
-use crate::{heirs, process, real};
+use crate::{inheritors, process, real};
 
 /// A control message without a descriptor.
 // SAFETY: computes a length.
@@ -114,11 +114,11 @@ fn came(fd: c_int) -> bool {
     // Whatever had this number was closed in a way that the library did not see.
     TABLE.put(fd, None);
     // SAFETY: it was opened just now.
-    let lifeline = unsafe { BorrowedFd::borrow_raw(fd) };
-    if !may_be_lifeline(lifeline) {
+    let session_fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    if !may_be_session_fd(session_fd) {
         return true;
     }
-    match heirs::object_of(lifeline) {
+    match inheritors::object_of(session_fd) {
         Ok(object) => {
             TABLE.put(fd, object);
             true

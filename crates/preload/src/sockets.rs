@@ -250,22 +250,22 @@ unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, fla
         return fail(libc::EOPNOTSUPP);
     }
     let limited = || mine.socket.timeouts().0.is_some();
-    let (socket, lifeline, remote) = blocking(|| mine.socket.accept(), limited)?;
+    let (socket, session_fd, remote) = blocking(|| mine.socket.accept(), limited)?;
     if !addr.is_null() {
         // SAFETY: the caller's pointers.
         unsafe { addr::write(scope::beside(remote, socket.local().ip()), mine.socket.is_v6(), addr, len) }?;
     }
-    prepare(&lifeline, flags)?;
+    prepare(&session_fd, flags)?;
     socket.set_flag(flags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);
     let extra = mine.extra().inherited();
-    let fd = lifeline.into_raw_fd();
+    let fd = session_fd.into_raw_fd();
     object::put(fd, Some(TABLE.make(Object::Ours(Ours::new(socket, extra)))));
     Ok(fd)
 }
 
 /// Gives a new descriptor the flags that `accept4` was asked for. Close-on-exec is set on it.
-fn prepare(lifeline: &OwnedFd, flags: c_int) -> Answer<()> {
-    let fd = lifeline.as_raw_fd();
+fn prepare(session_fd: &OwnedFd, flags: c_int) -> Answer<()> {
+    let fd = session_fd.as_raw_fd();
     if flags & libc::SOCK_CLOEXEC == 0 {
         // SAFETY: changes a flag of a descriptor that is ours.
         check(unsafe { real::fcntl(fd, libc::F_SETFD, 0) })?;

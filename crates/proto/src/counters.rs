@@ -49,8 +49,8 @@ reasons! {
     UnknownInterface = "unknown-interface",
     /// The interface is down.
     InterfaceDown = "interface-down",
-    /// The frame's destination is another station.
-    OtherStation = "other-station",
+    /// The frame's destination is another link address.
+    OtherLinkAddr = "other-link-address",
     /// The frame's source is a group address.
     LinkSourceGroup = "link-source-group",
     /// The frame carries a VLAN tag (a priority tag, VLAN 0, is accepted).

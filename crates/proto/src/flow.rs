@@ -110,12 +110,12 @@ fn both(local: [u8; 4], remote: [u8; 4]) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum LifePhase {
-    /// A handshake that a stranger began (`tcp/half.rs`).
-    Half = 0,
+    /// A handshake that a stranger began (`tcp/syn_rcvd.rs`).
+    SynRcvd = 0,
     /// Everything from SYN-SENT to LAST-ACK (`tcp/open.rs`).
     Open = 1,
-    /// TIME-WAIT (`tcp/wait.rs`).
-    Wait = 2,
+    /// TIME-WAIT (`tcp/time_wait.rs`).
+    TimeWait = 2,
 }
 
 const INDEX_BITS: u32 = 30;
@@ -145,9 +145,9 @@ impl FlowRef {
     #[inline]
     pub(crate) fn phase(self) -> LifePhase {
         match self.0 >> INDEX_BITS {
-            0 => LifePhase::Half,
+            0 => LifePhase::SynRcvd,
             1 => LifePhase::Open,
-            _ => LifePhase::Wait,
+            _ => LifePhase::TimeWait,
         }
     }
 

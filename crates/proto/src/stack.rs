@@ -158,8 +158,8 @@ impl<E: Env> Stack<E> {
     ///
     /// # Errors
     /// As [`Stack::send`].
-    pub fn urge(&mut self, conn: ConnId, ahead: u32) -> Result<(), SendError> {
-        self.tcp.urge(conn, ahead)
+    pub fn mark_urgent(&mut self, conn: ConnId, ahead: u32) -> Result<(), SendError> {
+        self.tcp.mark_urgent(conn, ahead)
     }
 
     /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the stream. Empty and not: later.
@@ -245,9 +245,9 @@ impl<E: Env> Stack<E> {
     }
 
     /// A reset goes out, and the connection fails with [`Failure::Unreachable`]: for one whose way is about to go. Its owner keeps the handle until it closes.
-    pub fn break_off(&mut self, conn: ConnId) {
+    pub fn abort_unreachable(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
-        tcp.break_off(&mut cx, conn)
+        tcp.abort_unreachable(&mut cx, conn)
     }
 
     /// A reset goes out, and the connection fails with [`Failure::NoMemory`]: memory is short, and it held some and moved too little. For owners whose stores lie outside

@@ -105,7 +105,7 @@ impl TestSink {
     }
 }
 
-/// Our station in most tests, and the peer's.
+/// Our link address in most tests, and the peer's.
 pub(crate) const OUR_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 pub(crate) const PEER_MAC: Mac = Mac([2, 0, 0, 0, 0, 2]);
 

@@ -1,11 +1,11 @@
-//! How a thread is asked to do something on its own data: a job is put into its mailbox, and its bell is rung.
+//! How a thread is asked to do something on its own data: a job is put into its mailbox, and its notifier is notified.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use clearway_engine::Bell;
+use clearway_engine::Notifier;
 use thiserror::Error;
 
 /// The thread, or the whole host, has ended.
@@ -36,7 +36,7 @@ impl<T> Default for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Puts a job in; the caller then rings the bell. False, and the job is dropped, when nobody takes jobs out any more.
+    /// Puts a job in; the caller then notifies it. False, and the job is dropped, when nobody takes jobs out any more.
     pub fn put(&self, job: Job<T>) -> bool {
         let mut inside = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.is_closed {
@@ -79,13 +79,13 @@ pub struct Inbox<T> {
     /// What it is asked to do.
     pub mailbox: Arc<Mailbox<T>>,
     /// Wakes it.
-    pub bell: Bell,
+    pub notifier: Notifier,
 }
 
 impl<T> Inbox<T> {
     /// To a thread that is not there yet.
     pub fn new() -> io::Result<Inbox<T>> {
-        Ok(Inbox { mailbox: Arc::default(), bell: Bell::new()? })
+        Ok(Inbox { mailbox: Arc::default(), notifier: Notifier::new()? })
     }
 
     /// Has it do something.
@@ -93,7 +93,7 @@ impl<T> Inbox<T> {
         if !self.mailbox.put(job) {
             return Err(Gone);
         }
-        self.bell.ring();
+        self.notifier.notify();
         Ok(())
     }
 
@@ -107,6 +107,6 @@ impl<T> Inbox<T> {
 
 impl<T> Clone for Inbox<T> {
     fn clone(&self) -> Inbox<T> {
-        Inbox { mailbox: Arc::clone(&self.mailbox), bell: self.bell.clone() }
+        Inbox { mailbox: Arc::clone(&self.mailbox), notifier: self.notifier.clone() }
     }
 }

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_shm::Segment;
-use clearway_shm::door::Place;
+use clearway_shm::attach_socket::Place;
 
 pub use account::Account;
 pub use account::KEPT;
@@ -42,7 +42,7 @@ const PARTS_ORDER: u8 = 6;
 /// Blocks of which only the first part was touched keep it for the next user, so many of them for each program.
 const WARM: usize = 256;
 
-/// A program's memory, shared by the keeper and the workers.
+/// A program's memory, shared by the supervisor and the workers.
 #[derive(Clone)]
 pub struct Memory {
     inside: Arc<Mutex<Inside>>,
@@ -68,7 +68,7 @@ struct Piece {
     used: u64,
 }
 
-/// A segment as the keeper hands it out.
+/// A segment as the supervisor hands it out.
 pub struct SegmentFd {
     fd: Arc<OwnedFd>,
     /// Its bytes.

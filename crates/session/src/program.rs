@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use clearway_proto::Table;
-use clearway_shm::door::Token;
+use clearway_shm::attach_socket::Token;
 
 use crate::memory::Memory;
 use crate::quota::{Limits, Quota};
@@ -59,7 +59,7 @@ pub const MIN_RX_FIFO: u32 = 64 * 1024;
 /// The smallest transmit FIFO.
 const MIN_TX_FIFO: u32 = 4 * 1024;
 
-/// A program, as its sessions and the keeper know it.
+/// A program, as its sessions and the supervisor know it.
 pub struct Program {
     /// Its number; never given to another one.
     pub number: u32,
@@ -107,9 +107,9 @@ impl Program {
         self.is_stalled.load(Ordering::Relaxed) && self.is_stalled.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether a door leads to it; None: the main door, which leads everywhere.
-    pub fn is_behind(&self, door_of: Option<&str>) -> bool {
-        door_of.is_none_or(|namespace| namespace == self.namespace)
+    /// Whether an attach socket leads to it; None: the main attach socket, which leads everywhere.
+    pub fn is_behind(&self, attach_socket_of: Option<&str>) -> bool {
+        attach_socket_of.is_none_or(|namespace| namespace == self.namespace)
     }
 
     /// Bytes of a receive FIFO, when the program asked for so many; 0 is no wish.

@@ -18,7 +18,7 @@ pub enum Thing {
     UdpSocket,
     /// Sockets that listen.
     Listener,
-    /// Processes. Each has a lane.
+    /// Processes. Each has a queue pair.
     Process,
 }
 

@@ -1,13 +1,13 @@
 //! Session fds that a process holds ahead of need: they belong to no session yet.
 //!
 //! A session fd is given to a session once, and is not used again. While it is in this table it is free. It leaves the table once: a worker takes it for a session that the process
-//! claims, or the keeper does because it has hung up; whoever comes second finds nothing. So no fd ever stands for two sessions, and none is ended by the end of another.
+//! claims, or the supervisor does because it has hung up; whoever comes second finds nothing. So no fd ever stands for two sessions, and none is ended by the end of another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clearway_shm::door::{MAX_AHEAD, SessionId};
+use clearway_shm::attach_socket::{MAX_AHEAD, SessionId};
 
 /// The session fds of one process that are free.
 #[derive(Default)]

@@ -1,27 +1,27 @@
 //! The sessions of one worker: what the processes' sockets are here.
 
-mod branch;
 mod claim;
 mod close;
+mod cut_throughs;
 mod datagram;
 mod errors;
 mod facts;
+mod forwarder;
 mod groups;
 mod hold;
 mod info;
-mod joints;
-mod lane;
 mod listener;
 mod messages;
 mod place;
+mod queue_pair;
 mod reclaim;
-mod relay;
+mod remote_listener;
 mod stream;
 mod verbs;
 
 pub use groups::Wish;
 pub use info::{SessionInfo, SessionKind};
-pub use lane::{LANE_SLOTS, Lane};
+pub use queue_pair::{QUEUE_PAIR_SLOTS, QueuePair};
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -33,11 +33,11 @@ use std::sync::{Arc, Mutex};
 use clearway_base::{Handle, Instant, Slab};
 use clearway_engine::{App, Time};
 use clearway_proto::{BindId, ConnId, Event, Stack, Table};
-use clearway_shm::bell::Belfry;
-use clearway_shm::door::{Kind, SessionId, SocketOptions};
+use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{Message, event, state};
+use clearway_shm::notifier::NotifierSet;
 use clearway_shm::sleep;
-use clearway_shm::{HousePage, SessionView};
+use clearway_shm::{HostPage, SessionView};
 use clearway_wire::Addr;
 use nix::errno::Errno;
 
@@ -46,15 +46,15 @@ use crate::interfaces::Interfaces;
 use crate::memory::Block;
 use crate::program::Program;
 use crate::quota::Permit;
-use crate::store::Yard;
+use crate::store::FifoPlan;
 
-use branch::{Branch, MAX_BRANCHES};
+use cut_throughs::{CutThrough, Ends, Leavers};
 use datagram::Datagrams;
+use forwarder::{Forwarder, MAX_FORWARDERS};
 use hold::When;
-use joints::{Ends, Joint, Leavers};
 use listener::{Listening, PartlyWoken};
 use reclaim::Reclaim;
-use relay::{MAX_RELAYS, Relay};
+use remote_listener::{MAX_REMOTE_LISTENERS, RemoteListener};
 
 /// Slots are 24 bits of a session's name.
 pub const MAX_SESSIONS: u32 = 1 << 24;
@@ -76,7 +76,7 @@ pub trait HostContext: Send + Sync {
     fn to_worker(&self, worker: usize, job: SessionJob);
 
     /// What all processes read.
-    fn page(&self) -> &HousePage;
+    fn page(&self) -> &HostPage;
 
     /// The names of the interfaces.
     fn interfaces(&self) -> &Mutex<Interfaces>;
@@ -115,7 +115,7 @@ pub struct Session {
     /// The listener that it waits at, perhaps on another worker, until a process claims it.
     parent: Option<SessionId>,
     /// The other end of its connection, when both pass their bytes by themselves.
-    joint: Option<Joint>,
+    cut_through: Option<CutThrough>,
     /// The ends under which it waits for the other end.
     offered: Option<Ends>,
     /// Nobody has it any more, and it waits so long for its bytes to be passed on.
@@ -140,16 +140,16 @@ pub struct Sessions {
     context: Arc<dyn HostContext>,
     /// Whether something was asked of the worker that it has not done.
     is_asked: IsAsked,
-    yard: Yard,
+    fifo_plan: FifoPlan,
     table: Slab<Session>,
-    lanes: Vec<Lane>,
+    queue_pairs: Vec<QueuePair>,
     /// Whose messages are taken first in the next turn.
-    next_lane: usize,
-    belfry: Belfry,
+    next_queue_pair: usize,
+    notifier_set: NotifierSet,
     /// What listens here for listeners of other workers.
-    branches: Slab<Branch>,
+    remote_listeners: Slab<RemoteListener>,
     /// What holds ports here for datagram sessions of other workers.
-    relays: Slab<Relay>,
+    forwarders: Slab<Forwarder>,
     /// Listeners whose program had no room for one more session.
     stalled: Vec<Handle<Session>>,
     /// Datagram sessions that had more to send than one turn takes.
@@ -163,9 +163,9 @@ pub struct Sessions {
     reclaim: Reclaim,
     scratch: Box<[u8]>,
     had_work: bool,
-    /// When this turn began, and whether the bell of any process was held at the end of the last one.
+    /// When this turn began, and whether the notifier of any process was held at the end of the last one.
     now: Instant,
-    holds_bells: bool,
+    holds_notifiers: bool,
     /// Listeners of which some processes were woken, and not all, in the order in which they are looked at again.
     partly_woken: VecDeque<PartlyWoken>,
     report: SessionsReport,
@@ -182,8 +182,8 @@ pub struct SessionsReport {
     pub stray_messages: u64,
     /// Events left for processes.
     pub events: u64,
-    /// Bells rung.
-    pub bells: u64,
+    /// Notifiers notified.
+    pub notifiers: u64,
     /// Bytes that went from program to program without the stack.
     pub passed: u64,
     /// Programs cut off, because they wrote something impossible.
@@ -198,20 +198,20 @@ impl Sessions {
         index: usize,
         context: Arc<dyn HostContext>,
         is_asked: IsAsked,
-        yard: Yard,
+        fifo_plan: FifoPlan,
         most: u32,
     ) -> io::Result<Sessions> {
         Ok(Sessions {
             index,
             context,
             is_asked,
-            yard,
+            fifo_plan,
             table: Slab::new(most.min(MAX_SESSIONS)),
-            lanes: Vec::new(),
-            next_lane: 0,
-            belfry: Belfry::new()?,
-            branches: Slab::new(MAX_BRANCHES),
-            relays: Slab::new(MAX_RELAYS),
+            queue_pairs: Vec::new(),
+            next_queue_pair: 0,
+            notifier_set: NotifierSet::new()?,
+            remote_listeners: Slab::new(MAX_REMOTE_LISTENERS),
+            forwarders: Slab::new(MAX_FORWARDERS),
             stalled: Vec::new(),
             unfinished: Vec::new(),
             offers: HashMap::new(),
@@ -221,7 +221,7 @@ impl Sessions {
             scratch: vec![0; datagram::SCRATCH].into_boxed_slice(),
             had_work: false,
             now: Instant::ZERO,
-            holds_bells: false,
+            holds_notifiers: false,
             partly_woken: VecDeque::new(),
             report: SessionsReport::default(),
         })
@@ -233,7 +233,7 @@ impl Sessions {
     }
 
     fn handle_of(&self, id: SessionId) -> Option<Handle<Session>> {
-        if clearway_shm::door::worker_of(id) != self.index {
+        if clearway_shm::attach_socket::worker_of(id) != self.index {
             return None;
         }
         let slot = (id >> 32) & u64::from(MAX_SESSIONS - 1);
@@ -253,45 +253,46 @@ impl Sessions {
 
     /// As [`Sessions::tell`], for what may wait a moment.
     fn tell_when(&mut self, handle: Handle<Session>, what: u32, when: When) {
-        let Sessions { table, lanes, report, .. } = self;
+        let Sessions { table, queue_pairs, report, .. } = self;
         let Some(session) = table.get_mut(handle) else { return };
         if session.parent.is_some() {
             session.untold |= what;
         }
         for process in &session.subscribers {
-            if let Some(lane) = lanes.iter_mut().find(|lane| lane.process == *process) {
-                lane.leave(Message { session: session.id, what, aux: 0 }, when);
+            if let Some(queue_pair) = queue_pairs.iter_mut().find(|queue_pair| queue_pair.process == *process) {
+                queue_pair.leave(Message { session: session.id, what, aux: 0 }, when);
                 report.events += 1;
             }
         }
     }
 
     /// What the processes that have the session were told already waits no longer.
-    fn hurry(&mut self, handle: Handle<Session>) {
-        let Sessions { table, lanes, .. } = self;
+    fn flush(&mut self, handle: Handle<Session>) {
+        let Sessions { table, queue_pairs, .. } = self;
         let Some(session) = table.get(handle) else { return };
-        for lane in lanes.iter_mut().filter(|lane| session.subscribers.contains(&lane.process)) {
-            lane.hold.hurry();
+        for queue_pair in queue_pairs.iter_mut().filter(|queue_pair| session.subscribers.contains(&queue_pair.process))
+        {
+            queue_pair.hold.flush();
         }
     }
 
-    fn lane(&mut self, process: u32) -> Option<&mut Lane> {
-        self.lanes.iter_mut().find(|lane| lane.process == process)
+    fn queue_pair(&mut self, process: u32) -> Option<&mut QueuePair> {
+        self.queue_pairs.iter_mut().find(|queue_pair| queue_pair.process == process)
     }
 
     fn on_event(&mut self, stack: &mut HostStack, event: Event) {
         match event {
             Event::Incoming { token, .. } => {
-                if let Some(branch) = branch::handle_of(token) {
-                    self.accept_at_branch(stack, branch);
+                if let Some(remote_listener) = remote_listener::handle_of(token) {
+                    self.accept_at_remote_listener(stack, remote_listener);
                 } else if let Some(handle) = Handle::from_bits(token) {
                     self.accept(stack, handle);
                 }
             }
             Event::Conn { conn, token, what } => self.on_conn(stack, token, conn, what),
             Event::Udp { token, what, .. } => {
-                if let Some(relay) = relay::handle_of(token) {
-                    self.carry_home(stack, relay);
+                if let Some(forwarder) = forwarder::handle_of(token) {
+                    self.carry_home(stack, forwarder);
                 } else if let Some(handle) = Handle::from_bits(token) {
                     self.on_udp(stack, handle, what);
                 }
@@ -300,8 +301,8 @@ impl Sessions {
     }
 
     /// Writers whose FIFOs have room again are told.
-    fn tell_roomy(&mut self, stack: &mut HostStack) {
-        while let Some(token) = stack.stores().1.next_roomy() {
+    fn tell_writable(&mut self, stack: &mut HostStack) {
+        while let Some(token) = stack.stores().1.next_writable() {
             if let Some(handle) = Handle::from_bits(token) {
                 self.tell(handle, event::WRITABLE);
             }
@@ -322,7 +323,7 @@ impl Sessions {
         }
     }
 
-    /// A program is served no more. The keeper closes its sockets, and its sessions end by that.
+    /// A program is served no more. The supervisor closes its sockets, and its sessions end by that.
     fn cut_off(&mut self, program: &Arc<Program>, why: &'static str) {
         if !program.is_cut.swap(true, Ordering::AcqRel) {
             self.report.cut_off += 1;
@@ -330,24 +331,25 @@ impl Sessions {
         }
     }
 
-    /// Wakes the processes whose bells are not held.
-    fn ring_bells(&mut self) {
-        self.holds_bells = false;
-        for lane in &mut self.lanes {
-            self.report.bells += u64::from(lane.ring(self.now));
-            self.holds_bells |= lane.hold.has_news();
+    /// Wakes the processes whose notifiers are not held.
+    fn notify_sleepers(&mut self) {
+        self.holds_notifiers = false;
+        for queue_pair in &mut self.queue_pairs {
+            self.report.notifiers += u64::from(queue_pair.notify(self.now));
+            self.holds_notifiers |= queue_pair.hold.has_news();
         }
     }
 
-    /// Wakes all that there is news for: nobody may come back to ring the bells that are held.
-    fn ring_all_bells(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.hold.hurry());
-        self.ring_bells();
+    /// Wakes all that there is news for: nobody may come back to notify it that are held.
+    fn notify_all(&mut self) {
+        self.queue_pairs.iter_mut().for_each(|queue_pair| queue_pair.hold.flush());
+        self.notify_sleepers();
     }
 
-    /// When a bell that is held must be rung.
-    fn bells_deadline(&self) -> Instant {
-        let ends = self.lanes.iter().filter(|_| self.holds_bells).filter_map(|lane| lane.hold.ends_at());
+    /// When a notifier that is held must be notified.
+    fn notifiers_deadline(&self) -> Instant {
+        let ends =
+            self.queue_pairs.iter().filter(|_| self.holds_notifiers).filter_map(|queue_pair| queue_pair.hold.ends_at());
         ends.min().unwrap_or(Instant::NEVER)
     }
 }
@@ -406,7 +408,7 @@ impl App<HostEnv> for Sessions {
             self.on_event(stack, event);
         }
         self.had_work |= !self.unpassed.is_empty();
-        self.tell_roomy(stack);
+        self.tell_writable(stack);
         self.wake_the_others();
         if self.had_work || had_events {
             self.reclaim.wake(time.now);
@@ -414,15 +416,15 @@ impl App<HostEnv> for Sessions {
         self.had_work |= self.reclaim(time.now, stack);
     }
 
-    /// Bells are rung last: a process that is woken on this core may take it at once, and what it waits for should be on its way by then.
+    /// Notifiers are notified last: a process that is woken on this core may take it at once, and what it waits for should be on its way by then.
     fn on_sent(&mut self, stack: &mut HostStack) {
         self.cut_hostile(stack);
-        self.ring_bells();
+        self.notify_sleepers();
     }
 
     fn next_deadline(&self) -> Instant {
         let sessions = self.passing_deadline().min(self.wake_deadline());
-        sessions.min(self.bells_deadline()).min(self.reclaim.deadline())
+        sessions.min(self.notifiers_deadline()).min(self.reclaim.deadline())
     }
 
     fn had_work(&self) -> bool {
@@ -430,23 +432,23 @@ impl App<HostEnv> for Sessions {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.ring_all_bells();
+        self.notify_all();
         sleep::about_to_sleep(self.context.page().sleeps(self.index));
         !(self.is_asked)()
             && self.unfinished.is_empty()
             && self.unpassed.is_empty()
             // Each gets its time in the next turn.
             && self.leavers.have_their_time()
-            && self.lanes.iter().all(|lane| lane.is_quiet())
+            && self.queue_pairs.iter().all(|queue_pair| queue_pair.is_quiet())
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.belfry.as_fd())
+        Some(self.notifier_set.as_fd())
     }
 
     fn woke(&mut self) {
         sleep::all_awake(self.context.page().sleeps(self.index));
-        self.belfry.settle();
+        self.notifier_set.settle();
     }
 
     fn stop(&mut self, _time: Time, stack: &mut HostStack) {

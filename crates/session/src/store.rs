@@ -1,19 +1,19 @@
 //! Where the stack's bytes live: in the programs' own FIFOs. Received payload is copied straight into one, and what is sent is peeked straight from one.
 
+mod fifo_plan;
 mod grant;
 mod pass;
 mod rx;
 mod tx;
-mod yard;
 
+pub use fifo_plan::{FifoPlan, Sizes};
 pub use grant::Progress;
 pub use pass::{Liar, pass};
 pub use rx::{FifoRx, RxFifo};
 pub use tx::{FifoTx, TxFifo};
-pub use yard::{Sizes, Yard};
 
 use clearway_shm::FifoMem;
-use clearway_shm::door::FifoPlace;
+use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::fifo::MIN_CAPACITY;
 
 use crate::memory::{Account, Block, Memory};

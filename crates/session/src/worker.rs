@@ -12,7 +12,7 @@ use clearway_proto::{Config, Stack};
 use crate::env::HostEnv;
 use crate::mailbox::{Inbox, Job};
 use crate::sessions::{HostContext, Sessions, SessionsReport};
-use crate::store::{FifoRx, FifoTx, Yard};
+use crate::store::{FifoPlan, FifoRx, FifoTx};
 
 /// Things asked of a worker that are done between two turns.
 const JOBS: usize = 512;
@@ -23,7 +23,7 @@ pub type HostEngine = Engine<HostEnv, Port, Sessions>;
 /// What a worker's thread owns. Jobs get it between two turns.
 pub struct Worker {
     index: usize,
-    door: Inbox<Worker>,
+    attach_socket: Inbox<Worker>,
     /// It is to end.
     stop: Arc<AtomicBool>,
     engine: HostEngine,
@@ -69,7 +69,7 @@ impl Worker {
         index: usize,
         setup: WorkerSetup,
         context: Arc<dyn HostContext>,
-        (door, stop): (Inbox<Worker>, Arc<AtomicBool>),
+        (attach_socket, stop): (Inbox<Worker>, Arc<AtomicBool>),
         seat: Seat<SessionsReport>,
     ) -> Result<Worker, Failed> {
         if let Some(core) = setup.core {
@@ -78,21 +78,22 @@ impl Worker {
         if let Some(hook) = &setup.on_thread {
             hook(index).map_err(Failed::Start)?;
         }
-        let yard = Yard::default();
-        let stack = Stack::new(setup.stack, FifoRx::new(yard.clone(), setup.largest_fifo), FifoTx::new(yard.clone()));
-        let mailbox = Arc::clone(&door.mailbox);
+        let fifo_plan = FifoPlan::default();
+        let stack =
+            Stack::new(setup.stack, FifoRx::new(fifo_plan.clone(), setup.largest_fifo), FifoTx::new(fifo_plan.clone()));
+        let mailbox = Arc::clone(&attach_socket.mailbox);
         let is_asked = Box::new(move || mailbox.has_jobs());
-        let sessions = Sessions::new(index, context, is_asked, yard, setup.sessions);
+        let sessions = Sessions::new(index, context, is_asked, fifo_plan, setup.sessions);
         let sessions = sessions.map_err(|error| Failed::Start(format!("cannot watch programs: {error}")))?;
         let pool = FramePool::new(setup.pool);
         let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat).map_err(Failed::Engine)?;
         engine.set_on_device_error(OnDeviceError::TakeDown);
-        Ok(Worker { index, door, stop, engine, jobs: VecDeque::new(), brought: None })
+        Ok(Worker { index, attach_socket, stop, engine, jobs: VecDeque::new(), brought: None })
     }
 
-    /// Turns until the house is stopped.
+    /// Turns until the host is stopped.
     pub fn run(mut self) -> Result<(), EngineError> {
-        let mailbox = Arc::clone(&self.door.mailbox);
+        let mailbox = Arc::clone(&self.attach_socket.mailbox);
         self.engine.start()?;
         let ended = loop {
             self.do_jobs();
@@ -112,14 +113,14 @@ impl Worker {
 
     /// Does what was asked, some of it at a time: when a program with very many sessions ends, the others go on meanwhile.
     fn do_jobs(&mut self) {
-        self.jobs.append(&mut self.door.mailbox.take());
+        self.jobs.append(&mut self.attach_socket.mailbox.take());
         for _ in 0..JOBS {
             let Some(job) = self.jobs.pop_front() else { return };
             job(self);
         }
         if !self.jobs.is_empty() {
             // The turn that comes next must not end in sleep.
-            self.door.bell.ring();
+            self.attach_socket.notifier.notify();
         }
     }
 

@@ -1,7 +1,7 @@
 //! A session's description in its own words: for who accepts a connection, and need not ask the host what it is.
 
 use crate::atomic::Ordering;
-use crate::door::{FifoPlace, Kind, Place, Session, SessionId, SocketOptions};
+use crate::attach_socket::{FifoPlace, Kind, Place, Session, SessionId, SocketOptions};
 use crate::layout::{DESCRIBED, SessionHead};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

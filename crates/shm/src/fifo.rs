@@ -22,7 +22,7 @@ use crate::layout::FifoHead;
 use crate::words::{Bytes, Words};
 
 #[cfg(not(loom))]
-use crate::door::FifoPlace;
+use crate::attach_socket::FifoPlace;
 #[cfg(not(loom))]
 use crate::memory::{Segment, ShmError};
 

@@ -2,8 +2,8 @@
 //!
 //! Three kinds of memory are shared:
 //!
-//! - the *house page*: one per host, which programs can only read;
-//! - a *lane*: one per process, with the rings between it and each worker;
+//! - the *host page*: one per host, which programs can only read;
+//! - a *queue pair*: one per process, with the rings between it and each worker;
 //! - *segments*: some per program, with the words and FIFOs of its sessions. All processes of a program share them.
 //!
 //! Every byte of these words belongs to an atomic, the reserved ones too: a reference to them promises nothing about what the other side leaves alone.
@@ -15,18 +15,18 @@ use std::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::atomic::{AtomicU32, AtomicU64, Reserved};
-use crate::door::Place;
+use crate::attach_socket::Place;
 
 /// The first word of every shared memory: "CLWY".
 pub const MAGIC: u32 = 0x5957_4c43;
 
-/// The house page.
+/// The host page.
 #[repr(C, align(64))]
 #[derive(Default)]
-pub struct HouseHead {
+pub struct HostHead {
     /// [`MAGIC`].
     pub magic: AtomicU32,
-    /// [`crate::door::VERSION`].
+    /// [`crate::attach_socket::VERSION`].
     pub version: AtomicU32,
     /// Which start of the host this is.
     pub boot: AtomicU64,
@@ -37,16 +37,16 @@ pub struct HouseHead {
     reserved: [Reserved; 10],
 }
 
-/// Follows the house head, once for each worker, each on a cache line of its own.
+/// Follows the host head, once for each worker, each on a cache line of its own.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct WorkerWord {
-    /// 1 while the worker sleeps, or is about to: who puts a message into a ring then rings its bell.
+    /// 1 while the worker sleeps, or is about to: who puts a message into a ring then notifies it.
     pub sleeps: AtomicU32,
     reserved: [Reserved; 15],
 }
 
-/// Counters of threads that wait for connections, in each lane.
+/// Counters of threads that wait for connections, in each queue pair.
 pub const ACCEPT_COUNTERS: usize = 16;
 
 /// Which of the counters is for this listener. Few processes have so many listeners that two of them share one; then a process may be woken that waits for the other.
@@ -54,18 +54,18 @@ pub const fn accept_counter(listener: u64) -> usize {
     (listener >> 32) as usize % ACCEPT_COUNTERS
 }
 
-/// The beginning of a lane. The rings follow, where [`crate::door::RingPlaces`] says.
+/// The beginning of a queue pair. The rings follow, where [`crate::attach_socket::RingPlaces`] says.
 #[repr(C, align(64))]
 #[derive(Default)]
-pub struct LaneHead {
+pub struct QueuePairHead {
     /// [`MAGIC`].
     pub magic: AtomicU32,
-    /// [`crate::door::VERSION`].
+    /// [`crate::attach_socket::VERSION`].
     pub version: AtomicU32,
     /// The process's number.
     pub process: AtomicU32,
     reserved: [Reserved; 13],
-    /// Written by the process: how many of its threads sleep, or are about to. While it is not 0, a worker that left events rings the process's bell.
+    /// Written by the process: how many of its threads sleep, or are about to. While it is not 0, a worker that left events notifies it.
     pub sleepers: AtomicU32,
     reserved2: [Reserved; 15],
     /// Written by the process: how many of the threads that sleep wait for connections of a listener, by the listener ([`accept_counter`]). Of several processes that hold one
@@ -111,7 +111,7 @@ pub mod request {
     /// The program reads no more (SHUT_RD).
     pub const SHUT_READ: u32 = 4;
     /// The process took the session out of an accept FIFO and marked it as its own ([`super::SessionHead::claim`]); `aux` names the session fd that it has for it
-    /// ([`crate::door::Reply::SessionFds`]).
+    /// ([`crate::attach_socket::Reply::SessionFds`]).
     pub const CLAIM: u32 = 5;
 }
 
@@ -171,7 +171,7 @@ pub struct SessionHead {
     pub rx_drops: AtomicU32,
     /// Bytes sent and not acknowledged (SIOCOUTQ is this and what is in the transmit FIFO behind it).
     pub unacked: AtomicU32,
-    /// Errors of datagrams that wait to be asked for ([`crate::door::Request::ErrorReport`]).
+    /// Errors of datagrams that wait to be asked for ([`crate::attach_socket::Request::ErrorReport`]).
     pub error_reports: AtomicU32,
     reserved: [Reserved; 11],
     /// The value of `error` that a process took last.
@@ -189,7 +189,7 @@ pub struct SessionHead {
     /// Whose a connection is that was accepted and that no process has: its own name while anybody may take it, which is done by exchanging that for [`taken_by`]; 0 when nobody may.
     pub claim: AtomicU64,
     reserved2: [Reserved; 6],
-    /// The host's, written before the connection's record is left: what [`crate::door::Reply::Opened`] would say of it (`described.rs`).
+    /// The host's, written before the connection's record is left: what [`crate::attach_socket::Reply::Opened`] would say of it (`described.rs`).
     pub described: [AtomicU64; DESCRIBED],
     reserved3: [Reserved; 8],
 }
@@ -300,13 +300,13 @@ pub struct DatagramHead {
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(offset_of!(HouseHead, boot) == 8 && offset_of!(HouseHead, workers) == 16 && size_of::<HouseHead>() == 64);
+    assert!(offset_of!(HostHead, boot) == 8 && offset_of!(HostHead, workers) == 16 && size_of::<HostHead>() == 64);
     assert!(size_of::<WorkerWord>() == 64);
     assert!(
-        offset_of!(LaneHead, sleepers) == 64
-            && offset_of!(LaneHead, accepting) == 128
-            && offset_of!(LaneHead, overflow) == 192
-            && size_of::<LaneHead>() == 256
+        offset_of!(QueuePairHead, sleepers) == 64
+            && offset_of!(QueuePairHead, accepting) == 128
+            && offset_of!(QueuePairHead, overflow) == 192
+            && size_of::<QueuePairHead>() == 256
     );
     assert!(offset_of!(RingHead, head) == 64 && size_of::<RingHead>() == 128);
     assert!(size_of::<Message>() == 16);

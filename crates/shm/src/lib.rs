@@ -8,8 +8,8 @@
 //! preloaded library stands in for. The host alone uses `getsockopt` and `setsockopt`.
 
 mod atomic;
+pub mod attach_socket;
 mod described;
-pub mod door;
 pub mod fifo;
 pub mod layout;
 #[cfg(all(loom, test))]
@@ -21,13 +21,13 @@ pub mod sleep;
 mod words;
 
 #[cfg(not(loom))]
-pub mod bell;
-#[cfg(not(loom))]
-pub mod house;
+pub mod host;
 #[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
 pub mod memory;
+#[cfg(not(loom))]
+pub mod notifier;
 #[cfg(not(loom))]
 pub mod paths;
 #[cfg(not(loom))]
@@ -40,11 +40,11 @@ pub use ring::{Full, RingConsumer, RingProducer};
 pub use words::Words;
 
 #[cfg(not(loom))]
-pub use bell::{Belfry, Bell, Ringer};
-#[cfg(not(loom))]
-pub use house::{HousePage, HouseView};
+pub use host::{HostPage, HostView};
 #[cfg(not(loom))]
 pub use memory::{Segment, ShmError};
+#[cfg(not(loom))]
+pub use notifier::{Notifier, NotifierSet, RemoteNotifier};
 
 /// The other side wrote something impossible. What was read is not to be used, and the other side not to be served any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -54,5 +54,5 @@ pub struct Hostile;
 /// The words of a session.
 pub type SessionView = Words<layout::SessionHead>;
 
-/// The words of a lane.
-pub type LaneView = Words<layout::LaneHead>;
+/// The words of a queue pair.
+pub type QueuePairView = Words<layout::QueuePairHead>;

@@ -26,7 +26,7 @@ const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 100;
 
 /// After waiting so long, the holder is looked up.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const TIME_LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Holds a lock until it is dropped.
 #[must_use = "the lock is released when this is dropped"]
@@ -86,7 +86,7 @@ fn wait(word: &AtomicU32, me: u32) -> Guard<'_> {
         if word.compare_exchange(held, marked, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             continue;
         }
-        let slept = futex::wait(word, Flags::empty(), marked, Some(&PATIENCE));
+        let slept = futex::wait(word, Flags::empty(), marked, Some(&TIME_LIMIT));
         let still_held = slept == Err(rustix::io::Errno::TIMEDOUT) && word.load(Ordering::Relaxed) == marked;
         if still_held && !Holder::of(held & !WAITERS).is_alive() {
             // The exchange fails when another thread took over meanwhile.

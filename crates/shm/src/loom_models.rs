@@ -144,7 +144,7 @@ fn no_room_is_made_without_being_seen_or_announced() {
     });
 }
 
-/// A message is left while somebody goes to sleep: it is seen before, or the bell is rung.
+/// A message is left while somebody goes to sleep: it is seen before, or the notifier is notified.
 #[test]
 fn no_message_is_slept_over() {
     model(|| {
@@ -157,12 +157,12 @@ fn no_message_is_slept_over() {
         });
         sleep::about_to_sleep(&sleeps);
         let seen = !consumer.is_empty();
-        let rung = writer.join().unwrap();
-        assert!(seen || rung, "a message that nobody wakes up for");
+        let notified = writer.join().unwrap();
+        assert!(seen || notified, "a message that nobody wakes up for");
     });
 }
 
-/// Two threads of a process go to sleep at once: a bell that is rung for one of them is rung.
+/// Two threads of a process go to sleep at once: a notifier that is notified for one of them is notified.
 #[test]
 fn a_sleeper_that_wakes_does_not_hide_another() {
     model(|| {
@@ -180,13 +180,13 @@ fn a_sleeper_that_wakes_does_not_hide_another() {
         });
         sleep::about_to_sleep(&sleeps);
         let seen = !consumer.is_empty();
-        let rung = writer.join().unwrap();
+        let notified = writer.join().unwrap();
         other.join().unwrap();
-        assert!(seen || rung, "a message that nobody wakes up for");
+        assert!(seen || notified, "a message that nobody wakes up for");
     });
 }
 
-/// The whole way of a byte: FIFO, kick, ring, bell. The worker sleeps whenever it sees nothing; loom finds a sleep that nobody ends.
+/// The whole way of a byte: FIFO, kick, ring, notifier. The worker sleeps whenever it sees nothing; loom finds a sleep that nobody ends.
 #[test]
 fn a_worker_that_sleeps_gets_every_byte() {
     let mut builder = loom::model::Builder::new();

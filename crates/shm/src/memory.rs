@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::words::{Shared, Words};
-use crate::{LaneView, SessionView};
+use crate::{QueuePairView, SessionView};
 
 /// The longest segment, so that every place in one is named by 32 bits.
 pub const MAX_SEGMENT: usize = 1 << 31;
@@ -99,8 +99,8 @@ impl Segment {
         self.len
     }
 
-    /// The words of a lane, which are at its beginning.
-    pub fn lane(self: &Arc<Self>) -> Result<LaneView, ShmError> {
+    /// The words of a queue pair, which are at its beginning.
+    pub fn queue_pair(self: &Arc<Self>) -> Result<QueuePairView, ShmError> {
         self.words(0)
     }
 

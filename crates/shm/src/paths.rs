@@ -6,36 +6,37 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
-/// The environment's word for the host's door.
+/// The environment's word for the host's attach socket.
 pub const SOCKET_VARIABLE: &str = "CLEARWAY_SOCKET";
 
-/// The host's door in the runtime folder.
-const DOOR: &str = "host.sock";
+/// The host's attach socket in the runtime folder.
+const ATTACH_SOCKET: &str = "host.sock";
 
-/// The folder, beside the host's door, with a door for each namespace.
-const NAMESPACE_DOORS: &str = "app_ns_sockets";
+/// The folder, beside the host's attach socket, with an attach socket for each namespace.
+const NAMESPACE_ATTACH_SOCKETS: &str = "app_ns_sockets";
 
-/// The host's door: what `CLEARWAY_SOCKET` says, or [`default_door`].
-pub fn door() -> PathBuf {
+/// The host's attach socket: what `CLEARWAY_SOCKET` says, or [`default_attach_socket`].
+pub fn attach_socket() -> PathBuf {
     match std::env::var_os(SOCKET_VARIABLE) {
         Some(path) if !path.is_empty() => path.into(),
-        _ => default_door(),
+        _ => default_attach_socket(),
     }
 }
 
-/// The door of a host that was told nothing: `host.sock` in this user's runtime folder.
-pub fn default_door() -> PathBuf {
+/// The attach socket of a host that was told nothing: `host.sock` in this user's runtime folder.
+pub fn default_attach_socket() -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
-    runtime_folder(uid, std::env::var_os("XDG_RUNTIME_DIR")).join(DOOR)
+    runtime_folder(uid, std::env::var_os("XDG_RUNTIME_DIR")).join(ATTACH_SOCKET)
 }
 
-/// The name, which is no file's, of the way back into the host whose door this is: for programs that were let in there before and cannot reach the file any more, or may not. The same for
-/// every start of the host, and for whoever writes the path otherwise. None when the door's folder is not there.
-pub fn way_back(door: &Path) -> Option<Vec<u8>> {
-    let folder =
-        std::fs::canonicalize(door.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")))
-            .ok()?;
-    let path = folder.join(door.file_name()?);
+/// The name, which is no file's, of the way back into the host whose attach socket this is: for programs that were let in there before and cannot reach the file any more, or may not. The same for
+/// every start of the host, and for whoever writes the path otherwise. None when the attach socket's folder is not there.
+pub fn way_back(attach_socket: &Path) -> Option<Vec<u8>> {
+    let folder = std::fs::canonicalize(
+        attach_socket.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
+    )
+    .ok()?;
+    let path = folder.join(attach_socket.file_name()?);
     // FNV-1a: a name has room for some hundred bytes, a path for more. Who takes a name on purpose gets nothing by it.
     let hash = path
         .as_os_str()
@@ -45,21 +46,21 @@ pub fn way_back(door: &Path) -> Option<Vec<u8>> {
     Some(format!("clearway-back-{hash:016x}").into_bytes())
 }
 
-/// The host's key beside its door, by which it knows tokens of its earlier starts.
-pub fn key(door: &Path) -> PathBuf {
-    let mut name = door.as_os_str().to_owned();
+/// The host's key beside its attach socket, by which it knows tokens of its earlier starts.
+pub fn key(attach_socket: &Path) -> PathBuf {
+    let mut name = attach_socket.as_os_str().to_owned();
     name.push(".key");
     name.into()
 }
 
-/// The door of a namespace of the host whose own door is `door`.
-pub fn namespace_door(door: &Path, namespace: &str) -> PathBuf {
-    namespace_doors(door).join(namespace)
+/// The attach socket of a namespace of the host whose own attach socket is `attach_socket`.
+pub fn namespace_attach_socket(attach_socket: &Path, namespace: &str) -> PathBuf {
+    namespace_attach_sockets(attach_socket).join(namespace)
 }
 
-/// The folder with the doors of the namespaces of the host whose own door is `door`.
-pub fn namespace_doors(door: &Path) -> PathBuf {
-    door.parent().unwrap_or(Path::new("")).join(NAMESPACE_DOORS)
+/// The folder with the attach sockets of the namespaces of the host whose own attach socket is `attach_socket`.
+pub fn namespace_attach_sockets(attach_socket: &Path) -> PathBuf {
+    attach_socket.parent().unwrap_or(Path::new("")).join(NAMESPACE_ATTACH_SOCKETS)
 }
 
 /// Root's is the system's. Who has a session has a folder of its own; who has none shares `/tmp` with others, and the host must see to it that the

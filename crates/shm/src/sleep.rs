@@ -1,11 +1,11 @@
-//! Going to sleep without missing a message, and ringing only for who sleeps.
+//! Going to sleep without missing a message, and notifying only for who sleeps.
 //!
 //! ```text
 //! sleeper   word = 1 (or + 1)      fence   look at everything once more   sleep
-//! ringer    put the message there  fence   look at the word               ring when it is not 0
+//! remote notifier    put the message there  fence   look at the word               ring when it is not 0
 //! ```
 //!
-//! One of the two fences comes first. If it is the sleeper's, the ringer sees the word; if it is the ringer's, the sleeper sees the message.
+//! One of the two fences comes first. If it is the sleeper's, the remote notifier sees the word; if it is the remote notifier's, the sleeper sees the message.
 
 use crate::atomic::{AtomicU32, Ordering, fence};
 

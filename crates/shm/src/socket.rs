@@ -1,4 +1,4 @@
-//! The attach socket, and lifelines.
+//! The attach socket, and session fds.
 //!
 //! One packet is one message of at most [`MAX_MESSAGE`] bytes, with at most [`MAX_DESCRIPTORS`] descriptors. What does not keep to that ends the
 //! conversation; descriptors that came along are closed.
@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroize as _;
 
-use crate::door::{Heirloom, MAX_MESSAGE};
+use crate::attach_socket::{Handoff, MAX_MESSAGE};
 
 #[cfg(test)]
 mod tests;
@@ -31,9 +31,9 @@ pub const MAX_DESCRIPTORS: usize = 253;
 /// Connections that wait to be let in.
 const BACKLOG: i32 = 128;
 
-/// What ends a conversation, but for [`DoorError::Io`] with [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::Interrupted`].
+/// What ends a conversation, but for [`AttachSocketError::Io`] with [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::Interrupted`].
 #[derive(Debug, thiserror::Error)]
-pub enum DoorError {
+pub enum AttachSocketError {
     /// The kernel said no.
     #[error("the attach socket failed")]
     Io(#[from] io::Error),
@@ -48,9 +48,9 @@ pub enum DoorError {
     TooManyDescriptors,
 }
 
-impl From<Errno> for DoorError {
-    fn from(errno: Errno) -> DoorError {
-        DoorError::Io(errno.into())
+impl From<Errno> for AttachSocketError {
+    fn from(errno: Errno) -> AttachSocketError {
+        AttachSocketError::Io(errno.into())
     }
 }
 
@@ -98,7 +98,10 @@ pub fn has_unread(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Receives a message with at most `most` descriptors. None: the peer is gone.
-pub fn recv<T: DeserializeOwned>(fd: BorrowedFd<'_>, most: usize) -> Result<Option<(T, Vec<OwnedFd>)>, DoorError> {
+pub fn recv<T: DeserializeOwned>(
+    fd: BorrowedFd<'_>,
+    most: usize,
+) -> Result<Option<(T, Vec<OwnedFd>)>, AttachSocketError> {
     // One byte more than a message may have, so that a longer one shows.
     let mut buffer = [0; MAX_MESSAGE + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -113,17 +116,17 @@ pub fn recv<T: DeserializeOwned>(fd: BorrowedFd<'_>, most: usize) -> Result<Opti
     // Taken into our hands first: what is dropped from here on is closed.
     let descriptors = take(&mut control);
     if received.bytes > MAX_MESSAGE || received.flags.contains(ReturnFlags::TRUNC) {
-        return Err(DoorError::TooLong);
+        return Err(AttachSocketError::TooLong);
     }
     if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > most {
-        return Err(DoorError::TooManyDescriptors);
+        return Err(AttachSocketError::TooManyDescriptors);
     }
     if received.bytes == 0 {
         return Ok(None);
     }
     let meant = match postcard::take_from_bytes(&buffer[..received.bytes]) {
         Ok((message, [])) => Ok(Some((message, descriptors))),
-        _ => Err(DoorError::Garbage),
+        _ => Err(AttachSocketError::Garbage),
     };
     // As in `send`.
     buffer[..received.bytes].zeroize();
@@ -162,7 +165,7 @@ pub(crate) fn refuse_descriptors(fd: BorrowedFd<'_>) {
     }
 }
 
-/// A pair of sockets: a session's lifeline. The first end is the host's and does not block.
+/// A pair of sockets: a session's session fd. The first end is the host's and does not block.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
@@ -179,15 +182,15 @@ pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// How long the kernel lets somebody wait who reads from a lifeline. It is the shortest time that it knows.
+/// How long the kernel lets somebody wait who reads from a session fd. It is the shortest time that it knows.
 const NO_BYTES: Duration = Duration::from_micros(1);
 
-/// A session's lifeline: the host's end, which is used by [`send_now`] only and needs not be told that it shall not block, and the program's. Of a type that programs seldom
+/// A session's session fd: the host's end, which is used by [`send_now`] only and needs not be told that it shall not block, and the program's. Of a type that programs seldom
 /// have, so that it is found again after `exec`.
 ///
 /// Bytes of the program go through shared memory. Whoever reads or writes this descriptor by a way that knows nothing of that is refused by the kernel: a write fails with
 /// EPIPE, since nothing is received at the other end, and a read with EAGAIN, after a moment also where it would block. Nothing is taken that nobody gets.
-pub fn lifeline() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn session_fd() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     refuse_descriptors(ours.as_fd());
@@ -196,8 +199,8 @@ pub fn lifeline() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// May the descriptor be the program's end of a lifeline?
-pub fn may_be_lifeline(fd: BorrowedFd<'_>) -> bool {
+/// May the descriptor be the program's end of a session fd?
+pub fn may_be_session_fd(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_type(fd) == Ok(SocketType::SEQPACKET)
         && rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
 }
@@ -207,8 +210,8 @@ pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::net::sockopt::socket_cookie(fd)?)
 }
 
-/// Takes what the host left in a lifeline, without waiting for it.
-pub fn take_heirloom(fd: BorrowedFd<'_>) -> Option<Heirloom> {
+/// Takes what the host left in a session fd, without waiting for it.
+pub fn take_handoff(fd: BorrowedFd<'_>) -> Option<Handoff> {
     let mut buffer = [0; 64];
     let (len, _) = rustix::net::recv(fd, &mut buffer, RecvFlags::DONTWAIT).ok()?;
     postcard::from_bytes(buffer.get(..len)?).ok()

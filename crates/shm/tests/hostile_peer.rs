@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clearway_shm::door::{FifoPlace, Place};
+use clearway_shm::attach_socket::{FifoPlace, Place};
 use clearway_shm::layout::{AcceptRecord, DatagramHead, Message, request};
 use clearway_shm::ring::ring_len;
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer, RingConsumer, RingProducer, Segment};
@@ -22,7 +22,7 @@ const SHARED: usize = 4 * PAGE;
 const ROUNDS: u32 = 200_000;
 
 /// How long it goes on at most to see a lie.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// A scribbler on a mapping of its own, as another process would have it.
 struct Scribbler {
@@ -119,7 +119,7 @@ impl Seen {
 
     /// Whether there is to be one more round. On a busy machine the scribbler may get no time while the usual number of them passes.
     fn goes_on(&self, round: u32, begun: Instant) -> bool {
-        round < ROUNDS || (self.hostile == 0 || self.fine == 0) && begun.elapsed() < PATIENCE
+        round < ROUNDS || (self.hostile == 0 || self.fine == 0) && begun.elapsed() < TIME_LIMIT
     }
 
     fn check(&self) {

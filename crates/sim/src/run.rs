@@ -118,11 +118,11 @@ fn interfaces(w: &World) -> Vec<(String, LinkType)> {
 
 /// Runs a prepared world to its end and looks at what must hold.
 pub fn run(w: &mut World) {
-    let limit = w.faults_end.max(w.busy_until) + w.patience;
+    let limit = w.faults_end.max(w.busy_until) + w.time_limit;
     let over = |w: &World| w.now >= w.busy_until && w.ledger.borrow().conversations.iter().all(|c| c.is_over());
     if !w.run(limit, over) {
         let stuck: Vec<String> = stuck(w);
-        w.fail(format!("not over {} after the last fault: {}", w.patience, stuck.join("; ")));
+        w.fail(format!("not over {} after the last fault: {}", w.time_limit, stuck.join("; ")));
     }
     if w.failure.is_some() {
         return;

@@ -100,7 +100,7 @@ pub struct World {
     /// Connecting may be refused for want of a route.
     pub may_lack_route: bool,
     /// How long after that every conversation must be over.
-    pub patience: Duration,
+    pub time_limit: Duration,
     /// Turns of hosts so far.
     pub turns: u64,
     /// Frames handed to links so far.
@@ -141,7 +141,7 @@ impl World {
             recorder: None,
             faults_end: began,
             may_lack_route: false,
-            patience: Duration::from_secs(600),
+            time_limit: Duration::from_secs(600),
             turns: 0,
             frames: 0,
             digest: 0,

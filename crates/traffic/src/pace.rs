@@ -20,16 +20,16 @@ const NANOS: u128 = 1_000_000_000;
 
 /// How much that is due may wait: what a short stop of the thread or of the link holds back is sent later, what a link cannot carry
 /// for longer is not sent at all.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 /// Frames that may wait at least: one burst.
-const PATIENCE_FRAMES: u64 = clearway_pkt::BURST as u64;
+const TIME_LIMIT_FRAMES: u64 = clearway_pkt::BURST as u64;
 
 impl Pace {
     /// From `start` on.
     pub fn new(rate: FramesPerSecond, start: Instant) -> Pace {
         let mut pace = Pace { rate, start, taken: 0, patience: 0, short: 0 };
-        pace.patience = pace.due(start + PATIENCE).max(PATIENCE_FRAMES);
+        pace.patience = pace.due(start + TIME_LIMIT).max(TIME_LIMIT_FRAMES);
         pace
     }
 

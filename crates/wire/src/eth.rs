@@ -18,7 +18,7 @@ pub const MAX_TAGS: usize = 2;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Every station on the link.
+    /// Every link address on the link.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
     /// No address: the unknown target of an ARP request.
     pub const ZERO: Mac = Mac([0; 6]);
@@ -188,14 +188,14 @@ fn check_tags(mut eth: Eth<'_>) -> Result<Eth<'_>, Malformed> {
 }
 
 impl<'a> Eth<'a> {
-    /// The station the frame is for.
+    /// The link address the frame is for.
     #[inline]
     pub fn dst(&self) -> Mac {
         let h = self.header;
         Mac([h[0], h[1], h[2], h[3], h[4], h[5]])
     }
 
-    /// The station the frame is from.
+    /// The link address the frame is from.
     #[inline]
     pub fn src(&self) -> Mac {
         let h = self.header;

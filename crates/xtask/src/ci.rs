@@ -53,7 +53,7 @@ const STEPS: &[Step] = &[
         what: "every arrow between crates points down, no circle where there is to be none",
         run: layers,
     },
-    Step { name: "tidy", what: "the rules of the house", run: tidy },
+    Step { name: "tidy", what: "the rules of the project", run: tidy },
     Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
     Step { name: "deny", what: "licences, duplicates, sources and advisories of other people's crates", run: denied },
     Step { name: "tests", what: "cargo test --workspace", run: tests },

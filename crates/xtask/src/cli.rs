@@ -29,7 +29,7 @@ enum Task {
         /// A crate, or a folder of modules in it, to show in full: proto, proto::tcp
         scope: Option<String>,
     },
-    /// Check the rules of the house that the compiler does not check
+    /// Check the rules of the project that the compiler does not check
     Tidy,
     /// Check that every row of docs/rfc.md names code and tests that exist
     Rfc,

@@ -29,7 +29,7 @@ const fn row(name: &'static str, may_use: &'static [&'static str], tests_may_use
 /// Stands for every crate of the workspace.
 const ANY: &str = "*";
 
-/// The whole order of the house, the lowest layer first.
+/// The whole order of the workspace, the lowest layer first.
 ///
 /// `sim` and `script` are for tests, so only crates above them may use them, and only in their tests. `proto` and `dev` never see
 /// each other: `engine` brings them together.

@@ -70,8 +70,8 @@ pub const ORDERS: &[Order] = &[
     Order { scope: "host", storeys: &[
         floor("words and tools", &["answer", "descriptors", "error", "namespaces", "placements", "random", "setup", "workers"]),
         floor("settings and answers", &["config", "outcome"]),
-        floor("tables and the supervisor", &["keeper", "tables"]),
-        floor("the house", &["house"]),
+        floor("tables and the supervisor", &["supervisor", "tables"]),
+        floor("the host", &["host"]),
         floor("beside it", &["by_hand", "capture"]),
         floor("what is shown", &["show"]),
         floor("commands", &["control"]),

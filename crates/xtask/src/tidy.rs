@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that the compiler does not check.
+//! `cargo xtask tidy`: the rules of the project that the compiler does not check.
 //!
 //! Every rule names the remedy in its message. What is taste, such as the length of a function, is only told.
 

@@ -28,7 +28,7 @@ REDIS = ["redis-server", "redis-tools"]
 REDIS_CHANGED = "over TAP `bind 0.0.0.0 ::` and `protected-mode no`: Debian's file serves the loopback only"
 
 
-@case("redis/cli", "redis", "redis-cli", "values, 5 MB in one, a pipe of 20,000 commands, saving in the background", REDIS, short=True, door="666", changed=REDIS_CHANGED)
+@case("redis/cli", "redis", "redis-cli", "values, 5 MB in one, a pipe of 20,000 commands, saving in the background", REDIS, short=True, socket_mode="666", changed=REDIS_CHANGED)
 def redis_cli(w):
     redis(w)
     cli(w, "set", "word", "value")
@@ -43,7 +43,7 @@ def redis_cli(w):
     w.same("saved", "rdb_last_bgsave_status:ok" in cli(w, "info", "persistence"))
 
 
-@case("redis/benchmark", "redis", "redis-benchmark", "10,000 requests of 50 connections, in pipes of 16, and 20 at a time without", REDIS, door="666", changed=REDIS_CHANGED)
+@case("redis/benchmark", "redis", "redis-benchmark", "10,000 requests of 50 connections, in pipes of 16, and 20 at a time without", REDIS, socket_mode="666", changed=REDIS_CHANGED)
 def redis_benchmark(w):
     redis(w)
     for options in (["-P", "16"], ["-c", "20"]):
@@ -52,7 +52,7 @@ def redis_benchmark(w):
     w.same("clients left", cli(w, "client", "list").count("\n"))
 
 
-@case("redis/replication", "redis", "redis", "a replica loads 3 MB, follows 2,000 writes, and becomes a master", REDIS, door="666",
+@case("redis/replication", "redis", "redis", "a replica loads 3 MB, follows 2,000 writes, and becomes a master", REDIS, socket_mode="666",
       changed=REDIS_CHANGED + "; the replica has a folder and a port of its own")
 def redis_replication(w):
     redis(w)
@@ -77,7 +77,7 @@ def redis_replication(w):
     w.same("role", replica("role").splitlines()[0])
 
 
-@case("memcached/capabilities", "memcached", "memccapable", "the protocol tests of libmemcached, text and binary", ["memcached", "libmemcached-tools"], door="666",
+@case("memcached/capabilities", "memcached", "memccapable", "the protocol tests of libmemcached, text and binary", ["memcached", "libmemcached-tools"], socket_mode="666",
       changed="over TAP `-l 0.0.0.0`: Debian's file serves the loopback only")
 def memcached(w):
     listen = "127.0.0.1" if w.loopback else "0.0.0.0"
@@ -127,7 +127,7 @@ def psql(w, statement):
     return w.client(["psql", "-h", w.address, "-U", "postgres", "-At", "-c", statement, "bench"]).out
 
 
-@case("postgresql/psql", "PostgreSQL", "psql", "queries, 100,000 rows, copying in 2 MB", POSTGRES, door="666", changed=POSTGRES_CHANGED)
+@case("postgresql/psql", "PostgreSQL", "psql", "queries, 100,000 rows, copying in 2 MB", POSTGRES, socket_mode="666", changed=POSTGRES_CHANGED)
 def postgres_psql(w):
     postgres(w)
     w.same("sum", psql(w, "select sum(n) from generate_series(1, 100000) n"))
@@ -137,7 +137,7 @@ def postgres_psql(w):
     w.same("copied", psql(w, "select count(*), md5(string_agg(word, '')) from t"))
 
 
-@case("postgresql/pgbench", "PostgreSQL", "pgbench", "8 clients, 400 transactions each, 40 each with a connection for each", POSTGRES, door="666", changed=POSTGRES_CHANGED)
+@case("postgresql/pgbench", "PostgreSQL", "pgbench", "8 clients, 400 transactions each, 40 each with a connection for each", POSTGRES, socket_mode="666", changed=POSTGRES_CHANGED)
 def pgbench(w):
     postgres(w)
     base = ["pgbench", "-h", w.address, "-U", "postgres"]

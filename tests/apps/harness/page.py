@@ -158,8 +158,8 @@ def _failures(cases, results):
 def _changes(cases):
     lines = ["## What was changed in Debian's configuration", "", "| case | change |", "| --- | --- |"]
     for case in cases.values():
-        door = f"the host's door has mode {case.door} (`[control] socket-mode`), since the program is started as a user that is not the host's" if case.door != "660" else ""
-        changed = "; ".join(part for part in (case.changed, door) if part)
+        socket_mode = f"the host's attach socket has mode {case.socket_mode} (`[control] socket-mode`), since the program is started as a user that is not the host's" if case.socket_mode != "660" else ""
+        changed = "; ".join(part for part in (case.changed, socket_mode) if part)
         if changed:
             lines.append(f"| `{case.name}` | {changed} |")
     return "\n".join(lines)

@@ -33,8 +33,8 @@ class Case:
     short: bool
     #: Seconds that one way may take.
     limit: int
-    #: File mode of the host's door: what a user would set when the program is not started as the host's user.
-    door: str
+    #: File mode of the host's attach socket: what a user would set when the program is not started as the host's user.
+    socket_mode: str
     #: What was changed in Debian's configuration.
     changed: str
     workers: int
@@ -47,13 +47,13 @@ class Case:
 _cases = {}
 
 
-def case(name, server, client, how, packages, short=False, limit=240, door="660", changed="", workers=1, long=False, ways=tuple(WAYS)):
+def case(name, server, client, how, packages, short=False, limit=240, socket_mode="660", changed="", workers=1, long=False, ways=tuple(WAYS)):
     """Makes a function a case. `name` is PROGRAM/WHAT; `server` and `client` are the programs, as the page names them."""
 
     def register(function):
         if name in _cases:
             raise ValueError(f"two cases are named {name}")
-        _cases[name] = Case(name, server, client, how, function, tuple(packages), short, limit, door, changed, workers, long, ways)
+        _cases[name] = Case(name, server, client, how, function, tuple(packages), short, limit, socket_mode, changed, workers, long, ways)
         return function
 
     return register

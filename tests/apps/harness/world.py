@@ -117,7 +117,7 @@ class Done:
 class World:
     """What a case uses. Of server and client each is on Clearway or on the kernel, as the way says."""
 
-    def __init__(self, way, folder, door, workers):
+    def __init__(self, way, folder, socket_mode, workers):
         self.way, self.folder, self.observed, self._count = way, pathlib.Path(folder), {}, 0
         self.on_clearway = {"kernel": (), "loopback": ("server", "client"), "tap-server": ("server",), "tap-client": ("client",)}[way]
         #: Where the server listens, and from where the client comes.
@@ -132,7 +132,7 @@ class World:
         self.tmp = SCRATCH / "work"
         self.tmp.mkdir(mode=0o755)
         if way != "kernel":
-            self._start_host(door, workers)
+            self._start_host(socket_mode, workers)
         # In the way `loopback` the kernel's loopback stays down: what arrives cannot have gone through it.
         if way != "loopback":
             _ip("link set lo up")
@@ -157,8 +157,8 @@ class World:
         for name in ("netns", "clearway", "lock"):
             os.mkdir(f"/run/{name}")
 
-    def _start_host(self, door, workers):
-        config = f'[control]\nsocket-mode = "{door}"\n' + (LOOPBACK if self.way == "loopback" else TAP)
+    def _start_host(self, socket_mode, workers):
+        config = f'[control]\nsocket-mode = "{socket_mode}"\n' + (LOOPBACK if self.way == "loopback" else TAP)
         if workers > 1:
             cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:workers])
             config += f'\n[cores]\nworkers = "{cores}"\n'
@@ -361,7 +361,7 @@ def inside(case, way, folder):
     result = {"result": "failed", "why": "", "observed": {}}
     began = time.monotonic()
     try:
-        world = World(way, folder, case.door, case.workers)
+        world = World(way, folder, case.socket_mode, case.workers)
         try:
             case.run(world)
         finally:

@@ -72,7 +72,7 @@ def soak_nginx(w):
     no_session_left(w)
 
 
-@case("soak/redis", "redis", "redis-benchmark", "redis-benchmark with saving in the background", stores.REDIS, long=True, limit=300, door="666", ways=(*BOTH, "tap-server"))
+@case("soak/redis", "redis", "redis-benchmark", "redis-benchmark with saving in the background", stores.REDIS, long=True, limit=300, socket_mode="666", ways=(*BOTH, "tap-server"))
 def soak_redis(w):
     stores.redis(w)
     watch = Watch(w)

@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, SocketType, sockopt};
 
-use super::{BELL, SCRATCH, Watch, socket};
+use super::{NOTIFIER, SCRATCH, Watch, socket};
 use crate::client::{Client, ClientReport, Ending};
 use crate::net::{Net, OpenError, Token};
 use crate::plan::{ClientPlan, Protocol, Start};
@@ -168,8 +168,8 @@ pub fn run_client(
         let now = watch.now;
         for event in &watch.events {
             let name = event.data.u64();
-            if name == BELL {
-                watch.seat.bell().silence();
+            if name == NOTIFIER {
+                watch.seat.notifier().clear();
             } else if let Some(id) = Handle::from_bits(name) {
                 on_socket(&mut client, &mut sockets, &mut scratch, now, id, event.flags, depth);
             }

@@ -10,27 +10,27 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
-use super::{BELL, SCRATCH, Watch, socket};
+use super::{NOTIFIER, SCRATCH, Watch, socket};
 use crate::plan::ServerPlan;
 use crate::server::{Answerer, Line, ServerReport, Talk};
 
 /// Handshakes that may wait to be accepted; the system allows no more than its own limit.
 const BACKLOG: i32 = 65_535;
 
-/// Names of listeners and datagram sockets are below this, where no handle's bits reach; 0 is the bell's.
+/// Names of listeners and datagram sockets are below this, where no handle's bits reach; 0 is the notifier's.
 const NAMES: u64 = 1 << 32;
 
 /// Datagrams answered in one go, so that connections have their turn.
 const DATAGRAMS: usize = 64;
 
 /// What one thread listens on. Made for all threads before any begins, so that an address that is taken is told of at once.
-pub struct Doors {
+pub struct ListeningSockets {
     listeners: Vec<OwnedFd>,
     datagrams: Vec<OwnedFd>,
 }
 
-/// Opens the doors of one of several threads: every one has its own, and the kernel deals connections out among them.
-pub fn bind(addresses: &[SocketAddr]) -> Result<Doors, String> {
+/// Opens the listening sockets of one of several threads: every one has its own, and the kernel deals connections out among them.
+pub fn bind(addresses: &[SocketAddr]) -> Result<ListeningSockets, String> {
     let open = |address: &SocketAddr, kind: SocketType| -> io::Result<OwnedFd> {
         let fd = socket(address, kind)?;
         sockopt::set_socket_reuseport(&fd, true)?;
@@ -46,12 +46,12 @@ pub fn bind(addresses: &[SocketAddr]) -> Result<Doors, String> {
     let told = |address: &SocketAddr, error: io::Error| {
         format!("cannot listen on {address}: {error}. Choose a free port with -p, and addresses of this machine")
     };
-    let mut doors = Doors { listeners: Vec::new(), datagrams: Vec::new() };
+    let mut listening_sockets = ListeningSockets { listeners: Vec::new(), datagrams: Vec::new() };
     for address in addresses {
-        doors.listeners.push(open(address, SocketType::STREAM).map_err(|error| told(address, error))?);
-        doors.datagrams.push(open(address, SocketType::DGRAM).map_err(|error| told(address, error))?);
+        listening_sockets.listeners.push(open(address, SocketType::STREAM).map_err(|error| told(address, error))?);
+        listening_sockets.datagrams.push(open(address, SocketType::DGRAM).map_err(|error| told(address, error))?);
     }
-    Ok(doors)
+    Ok(listening_sockets)
 }
 
 struct Socket {
@@ -180,12 +180,17 @@ fn talk(answerer: &mut Answerer, socket: &mut Socket, scratch: &mut [u8], over: 
 }
 
 /// Runs one thread's server until the team is told to stop. An error is a sentence.
-pub fn run_server(seat: Seat<ServerReport>, plan: &ServerPlan, doors: Doors) -> Result<(), String> {
+pub fn run_server(
+    seat: Seat<ServerReport>,
+    plan: &ServerPlan,
+    listening_sockets: ListeningSockets,
+) -> Result<(), String> {
     let told = |error: io::Error| format!("cannot wait for sockets: {error}");
     let mut watch = Watch::new(seat).map_err(told)?;
-    let listeners = doors.listeners.len() as u64;
-    for (index, door) in doors.listeners.iter().chain(&doors.datagrams).enumerate() {
-        watch.add(door, 1 + index as u64, EventFlags::IN).map_err(told)?;
+    let listeners = listening_sockets.listeners.len() as u64;
+    for (index, listening_socket) in listening_sockets.listeners.iter().chain(&listening_sockets.datagrams).enumerate()
+    {
+        watch.add(listening_socket, 1 + index as u64, EventFlags::IN).map_err(told)?;
     }
     let mut server =
         Server { answerer: Answerer::new(plan), sockets: Slab::new(plan.connections), scratch: vec![0; SCRATCH] };
@@ -201,9 +206,13 @@ pub fn run_server(seat: Seat<ServerReport>, plan: &ServerPlan, doors: Doors) -> 
         for at in 0..watch.events.len() {
             let (name, flags) = (watch.events[at].data.u64(), watch.events[at].flags);
             match name {
-                BELL => watch.seat.bell().silence(),
-                name if name <= listeners => accept(&mut server, &watch, &doors.listeners[name as usize - 1]),
-                name if name < NAMES => server.on_datagrams(&doors.datagrams[(name - listeners) as usize - 1]),
+                NOTIFIER => watch.seat.notifier().clear(),
+                name if name <= listeners => {
+                    accept(&mut server, &watch, &listening_sockets.listeners[name as usize - 1])
+                }
+                name if name < NAMES => {
+                    server.on_datagrams(&listening_sockets.datagrams[(name - listeners) as usize - 1])
+                }
                 bits => {
                     if let Some(id) = Handle::from_bits(bits) {
                         server.on_socket(id, flags);

@@ -99,13 +99,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             0 => vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port)],
             _ => net.addresses.iter().map(|a| SocketAddr::new(a.cidr.addr.into(), args.port)).collect(),
         };
-        let doors = (0..net.threads()).map(|_| kernel::bind(&addresses).map(Some));
-        let doors = Mutex::new(doors.collect::<Result<Vec<_>, _>>().map_err(|sentence| anyhow!(sentence))?);
+        let attach_sockets = (0..net.threads()).map(|_| kernel::bind(&addresses).map(Some));
+        let attach_sockets =
+            Mutex::new(attach_sockets.collect::<Result<Vec<_>, _>>().map_err(|sentence| anyhow!(sentence))?);
         let work = |seat: clearway_engine::Seat<ServerReport>| {
-            let mine =
-                doors.lock().unwrap_or_else(PoisonError::into_inner).get_mut(seat.index()).and_then(Option::take);
+            let mine = attach_sockets
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_mut(seat.index())
+                .and_then(Option::take);
             match mine {
-                Some(doors) => kernel::run_server(seat, &plan, doors).map_err(|sentence| anyhow!(sentence)),
+                Some(attach_sockets) => {
+                    kernel::run_server(seat, &plan, attach_sockets).map_err(|sentence| anyhow!(sentence))
+                }
                 None => Ok(()),
             }
         };

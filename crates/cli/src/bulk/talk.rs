@@ -128,7 +128,7 @@ const MAX_LINE: usize = 256;
 const PIECE: usize = 128 * 1024;
 
 /// How long nothing may happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Talk {
     phase: Phase,
@@ -192,7 +192,7 @@ impl Bulk {
         talk.started = now;
         let sends = (order.direction == Direction::Up) != self.is_server();
         talk.phase = if sends { Phase::Sending(0) } else { Phase::Receiving(order.seed.map(|_| Sha256::new())) };
-        talk.deadline = now + PATIENCE;
+        talk.deadline = now + TIME_LIMIT;
     }
 
     fn say<I: Io>(&mut self, now: Instant, talk: &mut Talk, io: &mut I) -> Option<Next> {
@@ -237,7 +237,7 @@ impl Bulk {
             *at += sent as u64;
             self.report.sent += sent as u64;
             if sent > 0 {
-                talk.deadline = now + PATIENCE;
+                talk.deadline = now + TIME_LIMIT;
             }
             if let Amount::Millis(ms) = order.amount {
                 talk.deadline = talk.deadline.min(talk.started + Duration::from_millis(ms));
@@ -249,7 +249,7 @@ impl Bulk {
         talk.outcome.receipt.bytes = *at;
         io.shutdown();
         talk.phase = if self.is_server() { Phase::Ending } else { Phase::Awaiting(Vec::new()) };
-        talk.deadline = now + PATIENCE;
+        talk.deadline = now + TIME_LIMIT;
         None
     }
 
@@ -264,7 +264,7 @@ impl Bulk {
             io.consumed(len);
             talk.outcome.receipt.bytes += len as u64;
             self.report.received += len as u64;
-            talk.deadline = now + PATIENCE;
+            talk.deadline = now + TIME_LIMIT;
             return None;
         }
         if !io.peer_closed() {
@@ -342,7 +342,7 @@ impl Service for Bulk {
             Role::Server => Phase::Listening(Vec::new()),
             Role::Client(order, _) => Phase::Saying(format!("{order}\n").into_bytes()),
         };
-        Talk { phase, started: now, deadline: now + PATIENCE, order: None, outcome: Outcome::default() }
+        Talk { phase, started: now, deadline: now + TIME_LIMIT, order: None, outcome: Outcome::default() }
     }
 
     fn on_ready<I: Io>(&mut self, now: Instant, talk: &mut Talk, io: &mut I) -> Next {
@@ -378,7 +378,7 @@ impl Service for Bulk {
         if sends_for_a_time {
             return self.on_ready(now, talk, io);
         }
-        talk.outcome.error = Some(format!("nothing happened for {} s", PATIENCE.as_secs()));
+        talk.outcome.error = Some(format!("nothing happened for {} s", TIME_LIMIT.as_secs()));
         Next::Abort
     }
 

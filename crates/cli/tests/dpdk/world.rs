@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longer than anything here takes on a busy machine; only what hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A folder that no other test has.
 pub(crate) struct Folder {
@@ -142,9 +142,9 @@ impl Drop for Running {
 
 /// Asks again and again until it is so.
 pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     while !so() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what}: not in {TIME_LIMIT:?}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn finish(mut command: Command) -> Output {
     let pid = Pid::from_raw(child.id() as i32);
     let (tell, told) = mpsc::channel();
     let reader = thread::spawn(move || tell.send(child.wait_with_output().unwrap()));
-    let in_time = told.recv_timeout(PATIENCE);
+    let in_time = told.recv_timeout(TIME_LIMIT);
     if in_time.is_err() {
         // Nobody has waited for it, so the number is still its own.
         let _ = kill(pid, Signal::SIGKILL);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::world::{OURS_V4, OURS_V6, PATIENCE, TAP, World, cores, ours, read_response, root};
+use crate::world::{OURS_V4, OURS_V6, TAP, TIME_LIMIT, World, cores, ours, read_response, root};
 
 #[test]
 fn both_families_answer_ping_small_large_and_fragmented() {
@@ -66,7 +66,7 @@ fn closed_ports_answer_with_a_reset_like_linux() {
     world.inside(|| {
         for address in ours() {
             for port in (1..=1_500).filter(|&port| port != 80) {
-                let error = TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE).unwrap_err();
+                let error = TcpStream::connect_timeout(&SocketAddr::new(address, port), TIME_LIMIT).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{address} port {port}");
             }
         }

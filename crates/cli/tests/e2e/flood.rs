@@ -85,9 +85,9 @@ fn a_flood_of_syns_leaves_transfers_and_new_connections_alone() {
     let sent = thread::scope(|scope| {
         let flooder = scope.spawn(|| world.inside(|| flood(&stop, rate)));
         let transfer = scope.spawn(|| {
-            let (pace, patience) = (PACE.to_string(), (seconds + 30).to_string());
+            let (pace, time_limit) = (PACE.to_string(), (seconds + 30).to_string());
             let args =
-                ["-s", "--limit-rate", &pace, "--max-time", &patience, "-o", "/dev/null", "-w", "%{size_download}"];
+                ["-s", "--limit-rate", &pace, "--max-time", &time_limit, "-o", "/dev/null", "-w", "%{size_download}"];
             world.text("curl", &[&args[..], &[&url]].concat())
         });
         thread::sleep(Duration::from_secs(1));

@@ -32,7 +32,7 @@ pub(crate) fn ours() -> [IpAddr; 2] {
 pub(crate) const TAP: &str = "cw0";
 
 /// Far beyond what anything takes, also on a machine whose cores are busy with something else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Whether there are this many cores to run on.
 pub(crate) fn cores(count: usize) -> bool {
@@ -93,9 +93,9 @@ impl World {
     /// A connection to our stack.
     pub(crate) fn connect(&self, address: IpAddr, port: u16) -> std::io::Result<TcpStream> {
         self.inside(|| {
-            let stream = TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            let stream = TcpStream::connect_timeout(&SocketAddr::new(address, port), TIME_LIMIT)?;
+            stream.set_read_timeout(Some(TIME_LIMIT))?;
+            stream.set_write_timeout(Some(TIME_LIMIT))?;
             Ok(stream)
         })
     }
@@ -168,7 +168,7 @@ impl Server {
 
     /// Waits for the first event of this name.
     pub(crate) fn wait_for(&mut self, event: &str) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             if let Some(found) = self.events().into_iter().find(|e| e["event"] == event) {
                 return found;
@@ -183,7 +183,7 @@ impl Server {
 
     /// Waits for the end that comes by itself; exit code and the last event.
     pub(crate) fn wait(mut self) -> (Option<i32>, Value) {
-        let deadline = Instant::now() + 3 * PATIENCE;
+        let deadline = Instant::now() + 3 * TIME_LIMIT;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "clearway does not end");
             thread::sleep(Duration::from_millis(10));
@@ -194,7 +194,7 @@ impl Server {
     /// Sends a signal as Ctrl-C or a service manager does; exit code and summary.
     pub(crate) fn stop(mut self, signal: Signal) -> (Option<i32>, Value) {
         kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "clearway does not stop");
             thread::sleep(Duration::from_millis(5));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::netns::Netns;
 
 /// Longer than anything here takes on a busy machine; only what hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const CLEARWAY: &str = env!("CARGO_BIN_EXE_clearway");
 
@@ -113,9 +113,9 @@ impl Drop for Running {
 }
 
 fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     while !so() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what}: not in {TIME_LIMIT:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }

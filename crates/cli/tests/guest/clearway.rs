@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longer than any step takes on a busy machine; only what hangs reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(90);
 
 /// The tests here take turns: a guest is slow without hardware help, and one of them counts what this process has open.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -23,7 +23,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// Waits until it is so.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIME_LIMIT;
     while !is_so() {
         assert!(Instant::now() < until, "this never came true: {what}");
         sleep(Duration::from_millis(5));
@@ -96,7 +96,7 @@ impl Process {
     }
 
     pub(crate) fn await_text(&self, part: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         while !self.text().contains(part) {
             assert!(Instant::now() < until, "{} never says {part:?}; it says {:?}", self.what, self.text());
             sleep(Duration::from_millis(5));
@@ -124,7 +124,7 @@ impl Process {
 
     /// Waits for its end; how it ended, and the last JSON that it said.
     pub(crate) fn wait(&mut self) -> (ExitStatus, Value) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 let text = self.text();

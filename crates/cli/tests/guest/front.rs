@@ -13,7 +13,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
-use crate::clearway::{PATIENCE, eventually};
+use crate::clearway::{TIME_LIMIT, eventually};
 
 /// Requests of the vhost-user protocol, by their numbers there.
 pub(crate) mod request {
@@ -81,12 +81,12 @@ impl Front {
             connected.is_some()
         });
         let socket = connected.unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+        socket.set_write_timeout(Some(TIME_LIMIT)).unwrap();
         let memory = File::from(memfd_create(c"hostile", MFdFlags::MFD_CLOEXEC).unwrap());
         memory.set_len(MEMORY).unwrap();
-        let bell = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
-        Front { socket, memory, kicks: [bell(), bell()], calls: [bell(), bell()], rng: Rng::seed(seed) }
+        let notifier = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
+        Front { socket, memory, kicks: [notifier(), notifier()], calls: [notifier(), notifier()], rng: Rng::seed(seed) }
     }
 
     pub(crate) fn begin(&mut self, features: u64) {

@@ -12,7 +12,7 @@ use clearway_pkt::{Burst, PoolBuf, TxMeta};
 use clearway_ports::{Port, Wrap};
 use clearway_traffic::{Account, Generator, Mirror, Plan, Rate, Reflector, Shape};
 
-use crate::clearway::{Folder, PATIENCE, Process, alone};
+use crate::clearway::{Folder, Process, TIME_LIMIT, alone};
 
 /// Frames that have to cross before a peer counts as met.
 const MET: u64 = 500;
@@ -54,7 +54,7 @@ fn crosses(from: &mut Wire, to: &mut Wire) {
     frame[..6].copy_from_slice(&Mac::BROADCAST.0);
     // An EtherType for experiments (IEEE 802, 9.2.4).
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-    let until = Clock::now() + PATIENCE;
+    let until = Clock::now() + TIME_LIMIT;
     loop {
         from.port.set_now(from.now());
         if let Some(room) = from.port.reserve(frame.len()) {
@@ -126,7 +126,7 @@ fn ports_that_come_and_go_leave_nothing_behind() {
 
 /// Turns until so many more frames came back to the side that counts them; `kills` were met before.
 fn until_met(mut turn: impl FnMut() -> u64, who: &Process, kills: usize) {
-    let (until, start) = (Clock::now() + PATIENCE, turn());
+    let (until, start) = (Clock::now() + TIME_LIMIT, turn());
     while turn() < start + MET {
         assert!(Clock::now() < until, "nobody is met after {kills} kills: {}", who.text());
     }

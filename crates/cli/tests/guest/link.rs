@@ -13,7 +13,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
-use crate::clearway::{PATIENCE, eventually};
+use crate::clearway::{TIME_LIMIT, eventually};
 
 /// Messages, by their numbers.
 mod message {
@@ -42,7 +42,7 @@ const DESCRIPTORS: u64 = 128;
 pub(crate) struct Link {
     socket: OwnedFd,
     pub(crate) memory: File,
-    bells: [EventFd; 2],
+    notifiers: [EventFd; 2],
 }
 
 impl Link {
@@ -56,11 +56,11 @@ impl Link {
             connected.is_some()
         });
         let socket = connected.unwrap();
-        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs() as i64)).unwrap();
+        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(TIME_LIMIT.as_secs() as i64)).unwrap();
         let memory = File::from(memfd_create(c"link", MFdFlags::MFD_CLOEXEC).unwrap());
         memory.set_len(REGION).unwrap();
-        let bell = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
-        let link = Link { socket, memory, bells: [bell(), bell()] };
+        let notifier = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
+        let link = Link { socket, memory, notifiers: [notifier(), notifier()] };
         for ring in RINGS {
             link.put(ring, &COOKIE.to_le_bytes());
         }
@@ -82,7 +82,7 @@ impl Link {
             // The first goes from this end to the other.
             let flags = u16::from(number == 0).to_le_bytes();
             let ring = [&flags[..], &[0; 4], &(at as u32).to_le_bytes(), &[LOG2, 0, 0]].concat();
-            self.tell(message::ADD_RING, &ring, Some(self.bells[number].as_fd().as_raw_fd()));
+            self.tell(message::ADD_RING, &ring, Some(self.notifiers[number].as_fd().as_raw_fd()));
         }
         self.tell(message::CONNECT, &[], None);
     }

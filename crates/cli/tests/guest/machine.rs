@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Instant;
 
-use crate::clearway::PATIENCE;
+use crate::clearway::TIME_LIMIT;
 use crate::image::Image;
 
 /// How a guest's network device is plugged into a socket.
@@ -113,7 +113,7 @@ impl Guest {
 
     /// What was said up to the next mark, and what stands behind the mark.
     fn until_mark(&mut self, doing: &str) -> (String, String) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         let mut text = String::new();
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {

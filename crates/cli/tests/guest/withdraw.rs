@@ -9,7 +9,7 @@ use clearway_dev::Dev as _;
 use clearway_pkt::TxMeta;
 use nix::sys::signal::Signal;
 
-use crate::clearway::{Folder, PATIENCE, Process, alone, eventually};
+use crate::clearway::{Folder, Process, TIME_LIMIT, alone, eventually};
 use crate::front::{Descriptor, ENTRIES, FRAMES, Front, MEMORY, PACKED, SPLIT, WRITE};
 use crate::hostile::is_served;
 use crate::lifecycle::Wire;
@@ -47,7 +47,7 @@ impl Wire {
 
     /// Does this again and again until it is so.
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Wire) -> bool) {
-        let until = Clock::now() + PATIENCE;
+        let until = Clock::now() + TIME_LIMIT;
         while !is_so(self) {
             assert!(Clock::now() < until, "this never came true: {what}");
             sleep(Duration::from_micros(200));

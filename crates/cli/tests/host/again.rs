@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::netns::{or_skip, root};
-use crate::world::{Host, IN_CLIENT, IN_SERVER, PATIENCE, SERVER, eventually};
+use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, TIME_LIMIT, eventually};
 
 /// Far more than a server has to say of a host that went, and far less than what a loop writes in the second that the test waits.
 const MOST_LOG: u64 = 64 * 1024;
@@ -105,7 +105,7 @@ impl Drop for Nginx {
     fn drop(&mut self) {
         self.signal(Signal::SIGTERM);
         let pid = self.folder.join("nginx.pid");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         while pid.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }

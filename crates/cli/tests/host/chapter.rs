@@ -62,7 +62,7 @@ fn programs_that_come_before_the_script_is_done_wait_for_it() {
     let lines: Vec<&str> = busy.iter().cycle().take(10_000).chain(CHAPTER).copied().collect();
     fs::write(&script, lines.join("\n")).unwrap();
     let host = Host::without_waiting(&["--script", script.to_str().unwrap()]);
-    eventually("there is a door", || host.socket().exists());
+    eventually("there is an attach socket", || host.socket().exists());
     let mut early: Vec<_> = (0..4).map(|_| host.spawn(IN_CLIENT, "python3", &["-c", EARLY])).collect();
     early.iter_mut().for_each(|program| drop(program.succeed()));
     host.await_ready();

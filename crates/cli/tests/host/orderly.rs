@@ -46,7 +46,7 @@ try:
 except ConnectionResetError:
     print('reset', got, flush=True)
 except TimeoutError:
-    print('silence', got, flush=True)
+    print('clear', got, flush=True)
 ";
 
 #[test]

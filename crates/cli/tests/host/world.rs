@@ -21,7 +21,7 @@ pub(crate) const SERVER_V6: &str = "fd00:1::1";
 pub(crate) const CLIENT_V6: &str = "fd00:2::1";
 
 /// Longer than anything here takes on a busy machine; only what hangs reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The commands of the chapter, as written there.
 pub(crate) const CHAPTER: &[&str] = &[
@@ -315,7 +315,7 @@ impl Drop for Running {
 }
 
 fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIME_LIMIT;
     while Instant::now() < until {
         if let Some(status) = child.try_wait().unwrap() {
             return Some(status);
@@ -334,7 +334,7 @@ pub(crate) fn report(said: &str) -> Value {
 
 /// Waits until it is so.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIME_LIMIT;
     while !is_so() {
         assert!(Instant::now() < until, "this never came true: {what}");
         sleep(Duration::from_millis(20));

@@ -14,7 +14,7 @@ use crate::skip::or_skip;
 pub(crate) const CLEARWAY: &str = env!("CARGO_BIN_EXE_clearway");
 
 /// Longer than anything here takes on a busy machine; only what hangs reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Whether we are root; every test that makes a namespace begins with this, and ends there when it is false.
 pub(crate) fn root() -> bool {
@@ -111,9 +111,9 @@ impl Left {
 
 /// Asks again and again until it is so.
 pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     while !so() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what}: not in {TIME_LIMIT:?}");
         sleep(Duration::from_millis(20));
     }
 }

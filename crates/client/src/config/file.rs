@@ -15,7 +15,7 @@
 
 use std::net::IpAddr;
 
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 
 use super::{AppConfig, ShownInterfaces, Wildcard};
 

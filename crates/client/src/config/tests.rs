@@ -124,7 +124,7 @@ fn wrong_variables_are_named() {
 }
 
 #[test]
-fn a_door_that_exists_is_taken_as_it_is() {
+fn a_attach_socket_that_exists_is_taken_as_it_is() {
     let config = AppConfig { socket: Some("/".into()), ..AppConfig::default() };
-    assert_eq!(config.door(), Path::new("/"));
+    assert_eq!(config.attach_socket(), Path::new("/"));
 }

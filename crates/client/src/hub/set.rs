@@ -35,7 +35,7 @@ pub(crate) struct Set {
     /// Threads that sleep on the set, and how many of them were kicked.
     pub(crate) sleeping: u32,
     pub(crate) kicked: u32,
-    /// What they sleep on, and the attachment whose bell is in it.
+    /// What they sleep on, and the attachment whose notifier is in it.
     pub(crate) sleep: Option<(u32, Arc<Internal>)>,
     /// The kernel's set has members too.
     pub(crate) kernel: bool,

@@ -56,7 +56,7 @@ impl Socket {
                 continue;
             }
             if !self.blocks(flags) {
-                self.client.glance();
+                self.client.poll_once();
                 return Err(Errno::AGAIN);
             }
             self.wait_to_send_datagram(record, &mut deadline)?;
@@ -109,7 +109,7 @@ impl Socket {
                 return Ok(Received::default());
             }
             if !self.blocks(flags) {
-                self.client.glance();
+                self.client.poll_once();
                 return Err(Errno::AGAIN);
             }
             self.wait_for_datagram(&mut deadline)?;

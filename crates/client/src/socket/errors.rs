@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use clearway_shm::door::{ErrorReport, Reply, Request};
+use clearway_shm::attach_socket::{ErrorReport, Reply, Request};
 
 use super::SendTo;
 use crate::{Errno, Socket};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_shm::door::{GroupChange, Kind, Reply, Request, SocketOptions};
+use clearway_shm::attach_socket::{GroupChange, Kind, Reply, Request, SocketOptions};
 use clearway_shm::layout::{flags, state};
 
 use crate::ready::ALL;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_shm::door::{Request, Session};
+use clearway_shm::attach_socket::{Request, Session};
 use clearway_shm::layout::{AcceptRecord, Message, flags, request, state, taken_by};
 use clearway_shm::{Consumer, Hostile, Producer};
 
@@ -65,7 +65,7 @@ impl Socket {
         if self.blocks(flags) {
             return self.wait_to_send(deadline);
         }
-        self.client.glance();
+        self.client.poll_once();
         Err(Errno::AGAIN)
     }
 
@@ -147,7 +147,7 @@ impl Socket {
             let waited = match self.blocks(flags) {
                 true => self.wait_to_receive(&mut deadline),
                 false => {
-                    self.client.glance();
+                    self.client.poll_once();
                     Err(Errno::AGAIN)
                 }
             };
@@ -246,7 +246,7 @@ impl Socket {
             match self.take_connection()? {
                 Some(taken) => return Ok(taken),
                 None if !self.blocks(0) => {
-                    self.client.glance();
+                    self.client.poll_once();
                     return Err(Errno::AGAIN);
                 }
                 None => self.wait_to_receive(&mut deadline)?,
@@ -281,7 +281,7 @@ impl Socket {
             let adopted = self.adopt_connection(&attachment, &session);
             // Also of one that cannot be used: it ends with its session fd.
             let claim = Message { session: record.session, what: request::CLAIM, aux: session_fd.name };
-            attachment.push(claim, || self.client.glance());
+            attachment.push(claim, || self.client.poll_once());
             let (socket, remote) = adopted?;
             return Ok(Some((socket, lowest, remote)));
         }

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use clearway_shm::door::Request;
+use clearway_shm::attach_socket::Request;
 use clearway_shm::layout::{flags, request, state};
 
 use super::stream::write_from;

@@ -24,14 +24,14 @@ const AGAINST_HANGS: Duration = Duration::from_secs(30);
 const ROUNDS: u64 = 300;
 
 fn attach(host: &FakeHost, spin_us: u32) -> Arc<Client> {
-    let config = AppConfig { socket: Some(host.door.clone()), spin_us: Some(spin_us), ..AppConfig::default() };
+    let config = AppConfig { socket: Some(host.attach_socket.clone()), spin_us: Some(spin_us), ..AppConfig::default() };
     Client::attach(config).expect("the host lets everybody in")
 }
 
 fn connected(client: &Arc<Client>) -> (Arc<Socket>, OwnedFd) {
-    let (socket, lifeline) = client.open(Kind::Stream, false, &SocketOptions::default()).unwrap();
+    let (socket, session_fd) = client.open(Kind::Stream, false, &SocketOptions::default()).unwrap();
     socket.connect(Some("10.0.0.2:7".parse().unwrap())).unwrap();
-    (socket, lifeline)
+    (socket, session_fd)
 }
 
 fn send_all(socket: &Socket, mut bytes: &[u8]) {
@@ -92,12 +92,12 @@ fn every_way_at_once(spin_us: u32) {
         for way in 0..8 {
             let client = &client;
             scope.spawn(move || {
-                let (socket, lifeline) = connected(client);
+                let (socket, session_fd) = connected(client);
                 match way % 4 {
                     0 => blocking(&socket),
                     1 => polling(client, &socket),
-                    2 => waiting(client, &socket, lifeline.as_raw_fd(), IN),
-                    _ => waiting(client, &socket, lifeline.as_raw_fd(), IN | libc::EPOLLET as u32),
+                    2 => waiting(client, &socket, session_fd.as_raw_fd(), IN),
+                    _ => waiting(client, &socket, session_fd.as_raw_fd(), IN | libc::EPOLLET as u32),
                 }
             });
         }
@@ -118,7 +118,7 @@ fn who_looks_first_loses_nothing() {
 fn two_threads_on_one_socket() {
     let host = FakeHost::start();
     let client = attach(&host, 0);
-    let (socket, _lifeline) = connected(&client);
+    let (socket, _session_fd) = connected(&client);
     let total = 1 << 20;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -145,7 +145,7 @@ fn who_was_told_too_early_asks_again() {
     let host = FakeHost::start_hasty();
     // Whoever waits sees the news while it looks, not asleep.
     let client = attach(&host, 2_000);
-    let (socket, _lifeline) = connected(&client);
+    let (socket, _session_fd) = connected(&client);
     let (mut unsent, mut unread) = (40 * (16 << 10), 40 * (16 << 10));
     while unsent > 0 {
         match socket.send(&[IoSlice::new(&vec![7; unsent])], libc::MSG_DONTWAIT) {
@@ -183,8 +183,8 @@ fn members_come_and_go_while_others_wait() {
             });
         }
         for _ in 0..20 {
-            let (socket, lifeline) = connected(&client);
-            set.add(lifeline.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
+            let (socket, session_fd) = connected(&client);
+            set.add(session_fd.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
             send_all(&socket, b"x");
             assert_eq!(recv_all(&socket, 1, libc::MSG_WAITALL).unwrap(), b"x");
         }
@@ -213,10 +213,10 @@ fn everybody_who_waited_before_there_were_members_is_woken_for_them() {
         std::thread::sleep(Duration::from_millis(20));
         let mut all: Vec<_> = (1..5)
             .map(|data| {
-                let (socket, lifeline) = connected(&client);
+                let (socket, session_fd) = connected(&client);
                 let event = EpollEvent { events: IN | libc::EPOLLONESHOT as u32, data };
-                set.add(lifeline.as_raw_fd(), &socket, event).unwrap();
-                (socket, lifeline)
+                set.add(session_fd.as_raw_fd(), &socket, event).unwrap();
+                (socket, session_fd)
             })
             .collect();
         all.iter_mut().for_each(|(socket, _)| send_all(socket, b"x"));
@@ -238,21 +238,21 @@ fn a_set_that_nobody_waits_for_any_more_is_not_ready_for_the_set_it_lies_in() {
     let mut out = [EpollEvent::default()];
     for _ in 0..100 {
         // Somebody waits for the inner set until its first member comes, or until a moment before.
-        let (socket, lifeline) = connected(&client);
+        let (socket, session_fd) = connected(&client);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let timeout = Some(Duration::from_micros(100));
                 inner.wait(inner_fd.as_raw_fd(), &mut [EpollEvent::default()], timeout, None).unwrap()
             });
             std::thread::sleep(Duration::from_micros(50));
-            inner.add(lifeline.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
+            inner.add(session_fd.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
         });
         let mut fds = [PollFd { fd: inner_fd.as_raw_fd(), events: libc::POLLIN, found: 0 }];
         assert_eq!(wait::poll(&mut fds, Some(Duration::ZERO), None).unwrap(), 0, "there is nothing to be found in it");
-        inner.remove(lifeline.as_raw_fd()).unwrap();
+        inner.remove(session_fd.as_raw_fd()).unwrap();
     }
-    let (socket, lifeline) = connected(&client);
-    inner.add(lifeline.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
+    let (socket, session_fd) = connected(&client);
+    inner.add(session_fd.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
     outer.add_set(inner_fd.as_raw_fd(), &inner, EpollEvent { events: IN, data: 2 }).unwrap();
     assert_eq!(outer.wait(outer_fd.as_raw_fd(), &mut out, Some(Duration::from_millis(1)), None), Ok(0));
     send_all(&socket, b"x");
@@ -263,7 +263,7 @@ fn a_set_that_nobody_waits_for_any_more_is_not_ready_for_the_set_it_lies_in() {
 /// A set whose only member was a socket of a host that is gone, which was said.
 struct Bereaved {
     client: Arc<Client>,
-    door: PathBuf,
+    attach_socket: PathBuf,
     set: Arc<EpollSet>,
     epfd: OwnedFd,
     _old: (Arc<Socket>, OwnedFd),
@@ -272,13 +272,13 @@ struct Bereaved {
 impl Bereaved {
     fn new() -> Bereaved {
         let host = FakeHost::start();
-        let (client, door) = (attach(&host, 0), host.door.clone());
+        let (client, attach_socket) = (attach(&host, 0), host.attach_socket.clone());
         let old = connected(&client);
         let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
         let set = EpollSet::new(&client, epfd.as_raw_fd()).unwrap();
         set.add(old.1.as_raw_fd(), &old.0, EpollEvent { events: libc::EPOLLET as u32, data: 1 }).unwrap();
         drop(host);
-        let bereaved = Bereaved { client, door, set, epfd, _old: old };
+        let bereaved = Bereaved { client, attach_socket, set, epfd, _old: old };
         assert_eq!(bereaved.wait(), Ok(1), "the old socket has failed, and says so once");
         bereaved
     }
@@ -291,10 +291,10 @@ impl Bereaved {
 
     /// A socket of the host that came, in the set.
     fn add(&self, data: u64) -> (Arc<Socket>, OwnedFd) {
-        let (socket, lifeline) = connected(&self.client);
+        let (socket, session_fd) = connected(&self.client);
         let events = IN | libc::EPOLLONESHOT as u32;
-        self.set.add(lifeline.as_raw_fd(), &socket, EpollEvent { events, data }).unwrap();
-        (socket, lifeline)
+        self.set.add(session_fd.as_raw_fd(), &socket, EpollEvent { events, data }).unwrap();
+        (socket, session_fd)
     }
 }
 
@@ -304,7 +304,7 @@ fn who_waits_without_a_host_hears_of_the_next_one() {
     std::thread::scope(|scope| {
         let waiters = [scope.spawn(|| bereaved.wait()), scope.spawn(|| bereaved.wait())];
         std::thread::sleep(Duration::from_millis(20));
-        let _host = FakeHost::start_at(bereaved.door.clone());
+        let _host = FakeHost::start_at(bereaved.attach_socket.clone());
         let sockets = [2, 3].map(|data| bereaved.add(data));
         sockets.iter().for_each(|(socket, _)| send_all(socket, b"x"));
         let mut seen = waiters.map(|waiter| waiter.join().unwrap().unwrap());
@@ -322,8 +322,8 @@ fn who_polls_without_a_host_hears_of_the_next_one() {
             poll(&bereaved.client, &mut [PollEntry { target, events: IN as u16, found: 0 }], Some(AGAINST_HANGS), None)
         });
         std::thread::sleep(Duration::from_millis(20));
-        let _host = FakeHost::start_at(bereaved.door.clone());
-        let (socket, _lifeline) = bereaved.add(2);
+        let _host = FakeHost::start_at(bereaved.attach_socket.clone());
+        let (socket, _session_fd) = bereaved.add(2);
         send_all(&socket, b"x");
         assert_eq!(poller.join().unwrap(), Ok(1));
     });
@@ -351,7 +351,8 @@ fn a_ring_that_nobody_empties_any_more_holds_nobody() {
 #[test]
 fn a_refusal_is_an_error_of_its_own() {
     let host = FakeHost::start();
-    let config = AppConfig { socket: Some(host.door.clone()), namespace: "closed".into(), ..AppConfig::default() };
+    let config =
+        AppConfig { socket: Some(host.attach_socket.clone()), namespace: "closed".into(), ..AppConfig::default() };
     match Client::attach(config) {
         Err(AttachError::Refused { errno, .. }) => assert_eq!(errno, Errno(libc::EACCES)),
         Err(other) => panic!("{other}"),
@@ -362,12 +363,12 @@ fn a_refusal_is_an_error_of_its_own() {
 #[test]
 fn a_host_that_comes_again_is_found_by_new_sockets() {
     let host = FakeHost::start();
-    let door = host.door.clone();
+    let attach_socket = host.attach_socket.clone();
     let client = attach(&host, 0);
-    let (old, _old_lifeline) = connected(&client);
+    let (old, _old_session_fd) = connected(&client);
     let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
     let set = EpollSet::new(&client, epfd.as_raw_fd()).unwrap();
-    set.add(_old_lifeline.as_raw_fd(), &old, EpollEvent { events: IN | libc::EPOLLET as u32, data: 1 }).unwrap();
+    set.add(_old_session_fd.as_raw_fd(), &old, EpollEvent { events: IN | libc::EPOLLET as u32, data: 1 }).unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| recv_all(&old, 1, 0));
         std::thread::sleep(Duration::from_millis(20));
@@ -379,10 +380,10 @@ fn a_host_that_comes_again_is_found_by_new_sockets() {
     assert_ne!({ out[0].events } & libc::EPOLLHUP as u32, 0);
     assert_eq!(set.wait(epfd.as_raw_fd(), &mut out, Some(Duration::from_millis(5)), None), Ok(0), "told once");
 
-    let _again = FakeHost::start_at(door);
-    let (new, lifeline) = connected(&client);
+    let _again = FakeHost::start_at(attach_socket);
+    let (new, session_fd) = connected(&client);
     blocking(&new);
-    set.add(lifeline.as_raw_fd(), &new, EpollEvent { events: IN, data: 2 }).unwrap();
+    set.add(session_fd.as_raw_fd(), &new, EpollEvent { events: IN, data: 2 }).unwrap();
     send_all(&new, b"x");
     assert_eq!(set.wait(epfd.as_raw_fd(), &mut out, None, None), Ok(1));
     assert_eq!({ out[0].data }, 2);

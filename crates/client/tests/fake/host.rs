@@ -1,6 +1,6 @@
 //! A host without a stack: what a program sends on a connection comes back on it.
 //!
-//! One thread is keeper and worker. It speaks the door and keeps the handshakes of rings, FIFOs and bells as a host must.
+//! One thread is supervisor and worker. It speaks the attach socket and keeps the handshakes of rings, FIFOs and notifiers as a host must.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clearway_shm::bell::Ringer;
-use clearway_shm::door::{
+use clearway_shm::attach_socket::{
     self, FifoPlace, Kind, Place, Prefixes, Reply, Request, RingPlaces, SessionId, Token, Welcome,
 };
-use clearway_shm::layout::{LaneHead, MAGIC, Message, event, request, state};
+use clearway_shm::layout::{MAGIC, Message, QueuePairHead, event, request, state};
+use clearway_shm::notifier::RemoteNotifier;
 use clearway_shm::ring::ring_len;
 use clearway_shm::wait::{self, PollFd};
 use clearway_shm::{
-    Bell, Consumer, FifoMem, HousePage, LaneView, Producer, RingConsumer, RingProducer, Segment, SessionView, sleep,
-    socket,
+    Consumer, FifoMem, HostPage, Notifier, Producer, QueuePairView, RingConsumer, RingProducer, Segment, SessionView,
+    sleep, socket,
 };
 
 pub(crate) const SLOTS: u32 = 64;
@@ -45,41 +45,41 @@ enum Manner {
 
 /// A host that runs until this is dropped.
 pub(crate) struct FakeHost {
-    pub(crate) door: PathBuf,
+    pub(crate) attach_socket: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl FakeHost {
     pub(crate) fn start() -> FakeHost {
-        FakeHost::start_at(FakeHost::free_door())
+        FakeHost::start_at(FakeHost::free_attach_socket())
     }
 
-    fn free_door() -> PathBuf {
+    fn free_attach_socket() -> PathBuf {
         let number = HOSTS.fetch_add(1, Ordering::Relaxed);
         std::env::temp_dir().join(format!("clearway-fake-{}-{number}.sock", std::process::id()))
     }
 
     /// One that tells of room before there is any, whenever it is asked for.
     pub(crate) fn start_hasty() -> FakeHost {
-        FakeHost::run(FakeHost::free_door(), Manner::Hasty)
+        FakeHost::run(FakeHost::free_attach_socket(), Manner::Hasty)
     }
 
     /// One that takes no messages out of the rings.
     pub(crate) fn start_deaf() -> FakeHost {
-        FakeHost::run(FakeHost::free_door(), Manner::Deaf)
+        FakeHost::run(FakeHost::free_attach_socket(), Manner::Deaf)
     }
 
-    pub(crate) fn start_at(door: PathBuf) -> FakeHost {
-        FakeHost::run(door, Manner::Prompt)
+    pub(crate) fn start_at(attach_socket: PathBuf) -> FakeHost {
+        FakeHost::run(attach_socket, Manner::Prompt)
     }
 
-    fn run(door: PathBuf, manner: Manner) -> FakeHost {
-        let listener = socket::listen(&door, 0o600).unwrap();
+    fn run(attach_socket: PathBuf, manner: Manner) -> FakeHost {
+        let listener = socket::listen(&attach_socket, 0o600).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut house = House::new(listener, stop.clone(), manner);
-        let thread = Some(std::thread::spawn(move || house.run()));
-        FakeHost { door, stop, thread }
+        let mut host = Host::new(listener, stop.clone(), manner);
+        let thread = Some(std::thread::spawn(move || host.run()));
+        FakeHost { attach_socket, stop, thread }
     }
 }
 
@@ -89,33 +89,33 @@ impl Drop for FakeHost {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the fake host does not panic");
         }
-        let _ = std::fs::remove_file(&self.door);
+        let _ = std::fs::remove_file(&self.attach_socket);
     }
 }
 
-struct House {
+struct Host {
     listener: OwnedFd,
     stop: Arc<AtomicBool>,
     boot: u64,
-    page: HousePage,
+    page: HostPage,
     page_fd: OwnedFd,
-    bell: Bell,
-    bell_fd: OwnedFd,
+    notifier: Notifier,
+    notifier_fd: OwnedFd,
     guests: Vec<Guest>,
     manner: Manner,
 }
 
 /// A process.
 struct Guest {
-    door: OwnedFd,
+    attach_socket: OwnedFd,
     member: Option<Member>,
 }
 
 struct Member {
-    lane: LaneView,
+    queue_pair: QueuePairView,
     requests: RingConsumer,
     events: RingProducer,
-    ringer: Ringer,
+    remote_notifier: RemoteNotifier,
     memory: Arc<Segment>,
     memory_fd: OwnedFd,
     used: u32,
@@ -131,7 +131,7 @@ struct Echo {
     fifos: Option<(FifoPlace, FifoPlace)>,
     ends: Option<(Producer, Consumer)>,
     remote: Option<SocketAddr>,
-    lifeline: OwnedFd,
+    session_fd: OwnedFd,
     closing: bool,
     /// A hasty host looks at it again then.
     rests_until: Option<Instant>,
@@ -139,13 +139,13 @@ struct Echo {
     unasked_since: Option<Instant>,
 }
 
-impl House {
-    fn new(listener: OwnedFd, stop: Arc<AtomicBool>, manner: Manner) -> House {
+impl Host {
+    fn new(listener: OwnedFd, stop: Arc<AtomicBool>, manner: Manner) -> Host {
         let boot = u64::from(HOSTS.fetch_add(1, Ordering::Relaxed));
-        let (page, page_fd) = HousePage::create(boot, 1).unwrap();
-        let bell = Bell::new().unwrap();
-        let bell_fd = bell.as_fd().try_clone_to_owned().unwrap();
-        House { listener, stop, boot, page, page_fd, bell, bell_fd, guests: Vec::new(), manner }
+        let (page, page_fd) = HostPage::create(boot, 1).unwrap();
+        let notifier = Notifier::new().unwrap();
+        let notifier_fd = notifier.as_fd().try_clone_to_owned().unwrap();
+        Host { listener, stop, boot, page, page_fd, notifier, notifier_fd, guests: Vec::new(), manner }
     }
 
     fn run(&mut self) {
@@ -161,28 +161,28 @@ impl House {
             }
             self.doze();
             sleep::all_awake(self.page.sleeps(0));
-            self.bell.silence();
+            self.notifier.clear();
         }
     }
 
     /// Sleeps for a moment at most, so that it sees when it shall stop.
     fn doze(&self) {
         let entry = |fd: &OwnedFd| PollFd { fd: fd.as_raw_fd(), events: libc::POLLIN, found: 0 };
-        let mut fds = vec![entry(&self.listener), entry(&self.bell_fd)];
-        fds.extend(self.guests.iter().map(|guest| entry(&guest.door)));
+        let mut fds = vec![entry(&self.listener), entry(&self.notifier_fd)];
+        fds.extend(self.guests.iter().map(|guest| entry(&guest.attach_socket)));
         let _ = wait::poll(&mut fds, Some(Duration::from_millis(20)), None);
     }
 
     fn turn(&mut self) -> bool {
         let mut worked = false;
         if readable(&self.listener) {
-            let door = socket::accept(self.listener.as_fd()).unwrap();
-            self.guests.push(Guest { door, member: None });
+            let attach_socket = socket::accept(self.listener.as_fd()).unwrap();
+            self.guests.push(Guest { attach_socket, member: None });
             worked = true;
         }
         let mut index = 0;
         while index < self.guests.len() {
-            if readable(&self.guests[index].door) {
+            if readable(&self.guests[index].attach_socket) {
                 worked = true;
                 if !self.answer(index) {
                     self.guests.swap_remove(index);
@@ -200,16 +200,17 @@ impl House {
     /// Answers a question. False: the process is gone.
     fn answer(&mut self, index: usize) -> bool {
         let guest = &mut self.guests[index];
-        let Ok(Some((question, _))) = socket::recv::<Request>(guest.door.as_fd(), 0) else { return false };
+        let Ok(Some((question, _))) = socket::recv::<Request>(guest.attach_socket.as_fd(), 0) else { return false };
         if let Request::Hello(hello) = question {
             if hello.namespace == "closed" {
                 refuse(guest, libc::EACCES);
                 return true;
             }
-            let (member, welcome, lane_fd, bell_fd) = Member::new(self.manner);
-            let welcome = Welcome { boot: self.boot, house_len: self.page.len() as u32, ..welcome };
-            let descriptors = [lane_fd.as_fd(), self.page_fd.as_fd(), bell_fd.as_fd(), self.bell_fd.as_fd()];
-            socket::send(guest.door.as_fd(), &Reply::Welcome(welcome), &descriptors).unwrap();
+            let (member, welcome, queue_pair_fd, notifier_fd) = Member::new(self.manner);
+            let welcome = Welcome { boot: self.boot, host_len: self.page.len() as u32, ..welcome };
+            let descriptors =
+                [queue_pair_fd.as_fd(), self.page_fd.as_fd(), notifier_fd.as_fd(), self.notifier_fd.as_fd()];
+            socket::send(guest.attach_socket.as_fd(), &Reply::Welcome(welcome), &descriptors).unwrap();
             guest.member = Some(member);
             return true;
         }
@@ -217,7 +218,7 @@ impl House {
         match member.reply(question) {
             Ok((reply, descriptor)) => {
                 let descriptors: Vec<_> = descriptor.iter().map(AsFd::as_fd).collect();
-                socket::send(guest.door.as_fd(), &reply, &descriptors).unwrap();
+                socket::send(guest.attach_socket.as_fd(), &reply, &descriptors).unwrap();
             }
             Err(errno) => refuse(guest, errno),
         }
@@ -227,7 +228,7 @@ impl House {
 
 fn refuse(guest: &Guest, errno: i32) {
     let reply = Reply::Error { errno, why: "no".into() };
-    socket::send(guest.door.as_fd(), &reply, &[]).unwrap();
+    socket::send(guest.attach_socket.as_fd(), &reply, &[]).unwrap();
 }
 
 fn readable(fd: &OwnedFd) -> bool {
@@ -237,21 +238,21 @@ fn readable(fd: &OwnedFd) -> bool {
 
 impl Member {
     fn new(manner: Manner) -> (Member, Welcome, OwnedFd, OwnedFd) {
-        let requests = size_of::<LaneHead>() as u32;
+        let requests = size_of::<QueuePairHead>() as u32;
         let events = requests + ring_len(SLOTS);
-        let lane_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
-        let (lane, lane_fd) = Segment::create("fake-lane", lane_len as usize).unwrap();
-        let lane = Arc::new(lane);
-        let view = lane.lane().unwrap();
+        let queue_pair_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
+        let (queue_pair, queue_pair_fd) = Segment::create("fake-queue-pair", queue_pair_len as usize).unwrap();
+        let queue_pair = Arc::new(queue_pair);
+        let view = queue_pair.queue_pair().unwrap();
         view.magic.store(MAGIC, Ordering::Relaxed);
-        view.version.store(door::VERSION, Ordering::Relaxed);
+        view.version.store(attach_socket::VERSION, Ordering::Relaxed);
         let (memory, memory_fd) = Segment::create("fake-memory", SEGMENT).unwrap();
-        let (ringer, bell_fd) = Ringer::new().unwrap();
+        let (remote_notifier, notifier_fd) = RemoteNotifier::new().unwrap();
         let member = Member {
-            lane: view,
-            requests: RingConsumer::new(&lane, requests, SLOTS).unwrap(),
-            events: RingProducer::new(&lane, events, SLOTS).unwrap(),
-            ringer,
+            queue_pair: view,
+            requests: RingConsumer::new(&queue_pair, requests, SLOTS).unwrap(),
+            events: RingProducer::new(&queue_pair, events, SLOTS).unwrap(),
+            remote_notifier,
             memory: Arc::new(memory),
             memory_fd,
             used: 0,
@@ -264,13 +265,13 @@ impl Member {
             app: 1,
             process: 1,
             token: Token([1; 16]),
-            lane_len,
-            house_len: 0,
+            queue_pair_len,
+            host_len: 0,
             rings: vec![RingPlaces { requests, events, slots: SLOTS }],
             rx_fifo: FIFO,
             tx_fifo: FIFO,
         };
-        (member, welcome, lane_fd, bell_fd)
+        (member, welcome, queue_pair_fd, notifier_fd)
     }
 
     fn take(&mut self, len: u32) -> Place {
@@ -284,7 +285,7 @@ impl Member {
         match question {
             Request::Open { kind, .. } => {
                 let place = self.take(128);
-                let (lifeline, theirs) = socket::pair().unwrap();
+                let (session_fd, theirs) = socket::pair().unwrap();
                 let head = self.memory.session(place.offset).unwrap();
                 let id = self.sessions.len() as u64 + 1;
                 let echo = Echo {
@@ -294,7 +295,7 @@ impl Member {
                     fifos: None,
                     ends: None,
                     remote: None,
-                    lifeline,
+                    session_fd,
                     closing: false,
                     rests_until: None,
                     unasked_since: None,
@@ -331,9 +332,9 @@ impl Member {
         FifoPlace { head: self.take(128), data: self.take(FIFO), capacity: FIFO, limit: FIFO }
     }
 
-    fn describe(&self, id: SessionId) -> door::Session {
+    fn describe(&self, id: SessionId) -> attach_socket::Session {
         let echo = &self.sessions[&id];
-        door::Session {
+        attach_socket::Session {
             id,
             kind: echo.kind,
             v6: false,
@@ -342,7 +343,7 @@ impl Member {
             tx: echo.fifos.map(|fifos| fifos.1),
             local: Some("10.0.0.1:1".parse().unwrap()),
             remote: echo.remote,
-            options: door::SocketOptions::default(),
+            options: attach_socket::SocketOptions::default(),
         }
     }
 
@@ -363,15 +364,15 @@ impl Member {
             news.into_iter().for_each(|(id, news)| self.tell(id, news));
         }
         let closed: Vec<_> =
-            self.sessions.iter().filter(|(_, echo)| hung_up(&echo.lifeline)).map(|(id, _)| *id).collect();
+            self.sessions.iter().filter(|(_, echo)| hung_up(&echo.session_fd)).map(|(id, _)| *id).collect();
         for id in closed {
             // Its place stays taken: ids are never used again here.
             if let Some(echo) = self.sessions.get_mut(&id) {
                 echo.ends = None;
             }
         }
-        if std::mem::take(&mut self.news) && sleep::is_asleep(&self.lane.sleepers) {
-            self.ringer.ring();
+        if std::mem::take(&mut self.news) && sleep::is_asleep(&self.queue_pair.sleepers) {
+            self.remote_notifier.notify();
         }
         worked
     }
@@ -382,13 +383,13 @@ impl Member {
         }
         self.news = true;
         if self.events.push(Message { session, what, aux: 0 }).is_err() {
-            self.lane.overflow.store(1, Ordering::Release);
+            self.queue_pair.overflow.store(1, Ordering::Release);
         }
     }
 }
 
-fn hung_up(lifeline: &OwnedFd) -> bool {
-    let mut fds = [PollFd { fd: lifeline.as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
+fn hung_up(session_fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd { fd: session_fd.as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
     matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1))
 }
 

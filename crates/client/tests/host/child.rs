@@ -1,4 +1,4 @@
-//! What the house's world waits with.
+//! What the host's world waits with.
 
 use std::time::{Duration, Instant};
 

@@ -31,11 +31,11 @@ impl Both {
     }
 
     fn add(&self, socket: &Own, events: u32, data: u64) {
-        self.set.add(socket.lifeline.as_raw_fd(), &socket.socket, EpollEvent { events, data }).unwrap();
+        self.set.add(socket.session_fd.as_raw_fd(), &socket.socket, EpollEvent { events, data }).unwrap();
     }
 
     fn modify(&self, socket: &Own, events: u32, data: u64) {
-        self.set.modify(socket.lifeline.as_raw_fd(), EpollEvent { events, data }).unwrap();
+        self.set.modify(socket.session_fd.as_raw_fd(), EpollEvent { events, data }).unwrap();
     }
 
     fn add_kernel(&self, fd: &impl std::os::fd::AsFd, data: u64) {
@@ -182,7 +182,7 @@ fn members_are_added_once_and_found_by_their_number() {
     let (a, b) = pair(&world);
     let set = Both::new(a.client());
     let event = EpollEvent { events: IN, data: 1 };
-    let fd = a.lifeline.as_raw_fd();
+    let fd = a.session_fd.as_raw_fd();
     assert_eq!(set.set.modify(fd, event), Err(Errno::NOENT));
     assert_eq!(set.set.remove(fd), Err(Errno::NOENT));
     set.set.add(fd, &a.socket, event).unwrap();
@@ -308,7 +308,7 @@ fn each_of_two_sets_hears_of_it_and_one_of_two_that_share() {
     assert_eq!(first.wait(None), [(1, IN)]);
     assert_eq!(second.wait(None), [(2, IN)]);
     recv_all(&a, 1);
-    let fd = a.lifeline.as_raw_fd();
+    let fd = a.session_fd.as_raw_fd();
     for (set, data) in [(&first, 1), (&second, 2)] {
         set.set.remove(fd).unwrap();
         set.add(&a, IN | EXCLUSIVE, data);

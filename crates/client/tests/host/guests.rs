@@ -6,14 +6,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use clearway_client::{AppConfig, Client, Errno, Kind, Socket, SocketOptions, flags};
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 
 use crate::world::World;
 
-/// A socket with its lifeline. Dropping it is close(2).
+/// A socket with its session fd. Dropping it is close(2).
 pub(crate) struct Own {
     pub(crate) socket: Arc<Socket>,
-    pub(crate) lifeline: OwnedFd,
+    pub(crate) session_fd: OwnedFd,
 }
 
 impl std::ops::Deref for Own {
@@ -26,7 +26,7 @@ impl std::ops::Deref for Own {
 
 pub(crate) fn config(world: &World, namespace: &str, secret: &str) -> AppConfig {
     AppConfig {
-        socket: Some(world.door()),
+        socket: Some(world.attach_socket()),
         namespace: namespace.into(),
         secret: Some(Secret(secret.into())),
         ..AppConfig::default()
@@ -42,8 +42,8 @@ pub(crate) fn client(world: &World) -> Arc<Client> {
 }
 
 pub(crate) fn open(client: &Arc<Client>, kind: Kind) -> Own {
-    let (socket, lifeline) = client.open(kind, false, &SocketOptions::default()).expect("a socket");
-    Own { socket, lifeline }
+    let (socket, session_fd) = client.open(kind, false, &SocketOptions::default()).expect("a socket");
+    Own { socket, session_fd }
 }
 
 pub(crate) fn listener(client: &Arc<Client>, at: &str) -> Own {
@@ -60,8 +60,8 @@ pub(crate) fn connect(client: &Arc<Client>, to: SocketAddr) -> Own {
 }
 
 pub(crate) fn accept(listener: &Own) -> Own {
-    let (socket, lifeline, _) = listener.accept().expect("accept");
-    Own { socket, lifeline }
+    let (socket, session_fd, _) = listener.accept().expect("accept");
+    Own { socket, session_fd }
 }
 
 /// A connection from the client's program to the server's: their ends in this order.

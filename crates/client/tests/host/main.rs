@@ -5,11 +5,11 @@ mod datagrams;
 mod death;
 mod epoll;
 mod guests;
-mod heirs;
+mod inheritors;
 mod poll;
 mod streams;
 mod threads;
 
-#[path = "../../../host/tests/house/world.rs"]
+#[path = "../../../host/tests/host/world.rs"]
 #[allow(dead_code, unreachable_pub, reason = "made for the host's own tests")]
 mod world;

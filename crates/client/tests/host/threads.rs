@@ -82,7 +82,7 @@ fn closing_from_another_thread_waits_for_who_is_inside() {
     let reader = std::thread::spawn(move || recv(&inside, 10, 0));
     std::thread::sleep(Duration::from_millis(20));
     // As close does it when another thread is inside a call.
-    theirs.hold(std::os::fd::AsFd::as_fd(&theirs.lifeline));
+    theirs.hold(std::os::fd::AsFd::as_fd(&theirs.session_fd));
     drop(theirs);
     send_all(&ours, b"still here");
     assert_eq!(reader.join().unwrap().unwrap(), b"still here");
@@ -111,7 +111,7 @@ fn threads_share_a_set_and_nothing_is_lost() {
         .map(|data| {
             let (ours, theirs) = (connect(&client, listener.local()), accept(&listener));
             let events = (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLONESHOT) as u32;
-            set.add(theirs.lifeline.as_raw_fd(), &theirs.socket, EpollEvent { events, data }).unwrap();
+            set.add(theirs.session_fd.as_raw_fd(), &theirs.socket, EpollEvent { events, data }).unwrap();
             (ours, theirs)
         })
         .collect();
@@ -128,7 +128,7 @@ fn threads_share_a_set_and_nothing_is_lost() {
                             send_all(theirs, &bytes);
                         }
                         set.modify(
-                            theirs.lifeline.as_raw_fd(),
+                            theirs.session_fd.as_raw_fd(),
                             EpollEvent {
                                 events: (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLONESHOT) as u32,
                                 data: event.data,

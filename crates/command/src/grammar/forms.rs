@@ -31,7 +31,7 @@ pub(super) const FORMS: &[Form] = &[
     form("set interface mac address INTERFACE MAC",
         "Set an interface's Ethernet address.", set_mac),
     form("set interface promiscuous (on|off) INTERFACE",
-        "Let an interface receive frames for other stations, or not.", set_promiscuous),
+        "Let an interface receive frames for other link addresses, or not.", set_promiscuous),
     form("set interface rx-mode INTERFACE [queue QUEUE] (polling|interrupt|adaptive)",
         "How workers wait for an interface's packets: polling never sleeps, interrupt sleeps at once, adaptive looks for a while first.", set_rx_mode),
     form("set interface rx-placement INTERFACE [queue QUEUE] (worker WORKER|main)",
@@ -163,7 +163,7 @@ fn set_mac(got: &Got<'_>) -> Made {
     if mac.is_multicast() {
         return Err(Refusal::of(
             "MAC",
-            "this is the address of a group. One station's address has an even first byte.",
+            "this is the address of a group. One link address's address has an even first byte.",
         ));
     }
     Ok(Command::SetMac { interface: got.interface(), mac })

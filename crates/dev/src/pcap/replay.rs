@@ -28,11 +28,11 @@ pub struct Replay<R> {
     counters: DevCounters,
 }
 
-/// Our address when no frame of the file is for one station.
+/// Our address when no frame of the file is for one link address.
 const NOBODYS_MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
 
 impl Replay<BufReader<File>> {
-    /// Opens `path`. On Ethernet the device has the address that the file's first frame for a single station is for.
+    /// Opens `path`. On Ethernet the device has the address that the file's first frame for a single link address is for.
     pub fn open(path: &Path, pool: FramePool) -> Result<Replay<BufReader<File>>, DevError> {
         let port = format!("pcap:{}", path.display());
         let open = || File::open(path).map(BufReader::new);
@@ -44,14 +44,14 @@ impl Replay<BufReader<File>> {
             };
             DevError::new(&port, what, remedy).with_source(error)
         };
-        let mac = first_station(&mut PcapReader::new(open().map_err(failed)?).map_err(failed)?);
+        let mac = first_link_addr(&mut PcapReader::new(open().map_err(failed)?).map_err(failed)?);
         let reader = PcapReader::new(open().map_err(failed)?).map_err(failed)?;
         Ok(Replay::new(reader, &port, mac, pool))
     }
 }
 
-/// The first address of a single station that a frame is for, or None when the file holds bare IP packets.
-fn first_station<R: Read>(reader: &mut PcapReader<R>) -> Option<Mac> {
+/// The first address of a single link address that a frame is for, or None when the file holds bare IP packets.
+fn first_link_addr<R: Read>(reader: &mut PcapReader<R>) -> Option<Mac> {
     let mut ethernet = false;
     // Damage further on is met, and counted, when the file is played.
     while let Ok(Some(record)) = reader.next_record() {

@@ -13,18 +13,18 @@ use super::raw::*;
 use super::{CONTROL, Device};
 
 /// The receiving half of one queue.
-pub(crate) struct RxLane {
+pub(crate) struct RxQueue {
     pub(super) device: Arc<Device>,
     pub(super) queue: u16,
 }
 
-impl RxLane {
+impl RxQueue {
     /// Takes up to `room` frames off the queue; `batch` is empty before.
     #[inline]
     pub(crate) fn receive(&mut self, batch: &mut Batch, room: usize) {
         debug_assert!(batch.count == 0);
         let list = batch.list.as_mut_ptr();
-        // SAFETY: the list has BURST places, and this is the only lane of the queue. The frames belong to the batch from here on.
+        // SAFETY: the list has BURST places, and this is the only queue of the queue. The frames belong to the batch from here on.
         let take = |device: &Device| unsafe { cw_rx(device.port, self.queue, list, room.min(BURST) as u32) };
         batch.count = self.device.while_it_runs(take).unwrap_or(0) as usize;
     }
@@ -47,7 +47,7 @@ impl RxLane {
 
     /// Turns the queue's interrupt on or off; false when the driver cannot.
     pub(crate) fn interrupt(&mut self, on: bool) -> bool {
-        // SAFETY: this is the only lane of the queue.
+        // SAFETY: this is the only queue of the queue.
         let turn = |device: &Device| unsafe { cw_interrupt(device.port, self.queue, c_int::from(on)) == 0 };
         self.device.while_it_runs(turn).unwrap_or(false)
     }
@@ -413,19 +413,19 @@ pub(crate) struct Sent {
 }
 
 /// The sending half of one queue.
-pub(crate) struct TxLane {
+pub(crate) struct TxQueue {
     pub(super) device: Arc<Device>,
     pub(super) queue: u16,
 }
 
-impl TxLane {
+impl TxQueue {
     /// Sends what it can; the rest stays in the outbox, in order.
     #[inline]
     pub(crate) fn send(&mut self, outbox: &mut Outbox) -> Sent {
         debug_assert!(Arc::ptr_eq(&self.device, &outbox.device));
         let mut bad = 0;
         let (list, count) = (outbox.list.as_ptr(), outbox.count as u32);
-        // SAFETY: the first `count` entries own an mbuf each, and this is the only lane of the queue. The shim takes the first ones.
+        // SAFETY: the first `count` entries own an mbuf each, and this is the only queue of the queue. The shim takes the first ones.
         let send = |device: &Device| unsafe { cw_tx(device.port, self.queue, list, count, &raw mut bad) };
         let frames = self.device.while_it_runs(send).unwrap_or(0) as usize;
         let bytes = outbox.list[..frames].iter().map(|out| u64::from(out.len)).sum();

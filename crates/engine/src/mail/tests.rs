@@ -1,7 +1,7 @@
 use super::*;
 
 fn ends(n: usize) -> Vec<Mail> {
-    Mail::between((0..n).map(|_| Bell::new().unwrap()).collect())
+    Mail::between((0..n).map(|_| Notifier::new().unwrap()).collect())
 }
 
 fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
@@ -70,20 +70,20 @@ fn short_frames_concern_nobody() {
 }
 
 #[test]
-fn a_letter_reaches_every_other_core_once() {
+fn a_frame_reaches_every_other_core_once() {
     let mail = ends(3);
     let frame = ethernet(0x0806, &[0, 1, 8, 0, 6, 4, 0, 2]);
     mail[1].share(Iface(4), true, &frame);
     for reader in [0, 2] {
         let meta = RxMeta { iface: Iface(4), ..RxMeta::default() };
-        assert_eq!(mail[reader].take(), [Letter { meta, frame: frame.clone() }]);
+        assert_eq!(mail[reader].take(), [Frame { meta, frame: frame.clone() }]);
         assert!(mail[reader].take().is_empty());
     }
     assert!(mail[1].take().is_empty());
 }
 
 #[test]
-fn a_full_box_loses_letters_and_counts_them() {
+fn a_full_box_loses_frames_and_counts_them() {
     let mail = ends(2);
     for _ in 0..LIMIT + 3 {
         mail[0].share(Iface(0), false, &ipv4_icmp(3));
@@ -99,7 +99,7 @@ fn what_belongs_to_another_core_is_handed_to_it_alone_and_does_not_keep_answers_
     mail[0].hand_over(0, meta, &[7; 30]);
     mail[0].hand_over(9, meta, &[7; 30]);
     assert!(mail[0].take().is_empty() && mail[1].take().is_empty());
-    assert_eq!(mail[2].take(), [Letter { meta, frame: vec![7; 3_000] }]);
+    assert_eq!(mail[2].take(), [Frame { meta, frame: vec![7; 3_000] }]);
     for _ in 0..LIMIT {
         mail[0].hand_over(1, meta, &[7; 60]);
     }

@@ -91,18 +91,18 @@ type TestEngine = Engine<Stores, Fragile, Quiet>;
 struct World {
     engine: TestEngine,
     pool: FramePool,
-    bell: crate::Bell,
+    notifier: crate::Notifier,
     team: Team<()>,
 }
 
 fn world() -> World {
-    let bell = crate::Bell::new().unwrap();
-    let (team, mut seats) = Team::with_bells(vec![bell.clone()]).unwrap();
+    let notifier = crate::Notifier::new().unwrap();
+    let (team, mut seats) = Team::with_notifiers(vec![notifier.clone()]).unwrap();
     let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
     let stack = Stack::new(Config::new([7; 32]), ChainRx::new(100, 1 << 20), RingTx::new(100, 4_096, 1 << 18));
     let engine =
         Engine::new(stack, Vec::new(), pool.clone(), Quiet::default(), Mode::Interrupt, seats.remove(0)).unwrap();
-    World { engine, pool, bell, team }
+    World { engine, pool, notifier, team }
 }
 
 /// The far end of a cable.
@@ -312,7 +312,7 @@ fn an_mtu_changes_in_stack_and_device_or_in_neither() {
     assert!(matches!(world.engine.set_mtu(iface, 100), Err(EngineError::Mtu(_))));
     assert!(matches!(world.engine.set_mtu(Iface(9), 1_400), Err(EngineError::NoPort(_))));
     assert_eq!(mtu(&mut world), 1_500);
-    let (_, mut seats) = Team::with_bells(vec![crate::Bell::new().unwrap()]).unwrap();
+    let (_, mut seats) = Team::with_notifiers(vec![crate::Notifier::new().unwrap()]).unwrap();
     let stack: Stack<Stores> = Stack::new(Config::new([7; 32]), ChainRx::new(9, 9_999), RingTx::new(9, 4_096, 9_999));
     let looped = vec![clearway_dev::Loopback::with_mtu(world.pool.clone(), 1_500)];
     let app = Quiet::default();
@@ -342,7 +342,7 @@ fn a_step_sleeps_until_somebody_rings_unless_the_application_keeps_it_awake() {
     world.engine.app().stay_awake = 1;
     assert_eq!(world.engine.step().unwrap(), Step::Again);
     assert_eq!(world.engine.turns_and_sleeps(), (1, 0));
-    world.bell.ring();
+    world.notifier.notify();
     assert_eq!(world.engine.step().unwrap(), Step::Slept);
     assert_eq!((world.engine.turns_and_sleeps(), world.engine.app().woke), ((2, 1), 2));
     world.engine.set_mode(Mode::Polling);

@@ -7,7 +7,7 @@ use clearway_proto::{Env, Stack};
 use super::Engine;
 use crate::error::EngineError;
 use crate::inspect::{Inspect, Verdict};
-use crate::mail::Letter;
+use crate::mail::Frame;
 use crate::ports::OnDeviceError;
 use crate::{App, Probe, Stage, Time};
 
@@ -84,10 +84,10 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
 
     // What another core shared has passed the inspector there.
     fn read_mail(&mut self, time: Time) -> bool {
-        let mut letters = self.seat.mail.take();
-        let any = !letters.is_empty();
-        while !letters.is_empty() {
-            while let Some(Letter { meta, frame }) = letters.pop_front() {
+        let mut frames = self.seat.mail.take();
+        let any = !frames.is_empty();
+        while !frames.is_empty() {
+            while let Some(Frame { meta, frame }) = frames.pop_front() {
                 if let Some(buf) = self.pool.copy_of(&frame) {
                     // The burst has room: it is emptied as soon as it is full.
                     let _ = self.burst.push(buf, meta);

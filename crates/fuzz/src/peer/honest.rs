@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_shm::door::{FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SocketOptions, VERSION, Welcome};
+use clearway_shm::attach_socket::{
+    FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SocketOptions, VERSION, Welcome,
+};
 use clearway_shm::layout::{Message, request, state};
-use clearway_shm::{Consumer, FifoMem, Producer, RingProducer, Segment, SessionView, door::worker_of, socket};
+use clearway_shm::{Consumer, FifoMem, Producer, RingProducer, Segment, SessionView, attach_socket::worker_of, socket};
 
-use super::house::Home;
+use super::host::Home;
 
 /// Rounds in which an answer comes, or never.
 const ROUNDS: usize = 4;
@@ -32,22 +34,22 @@ pub(super) fn hello(namespace: &str, secret: &str, cut_through: bool) -> Hello {
 
 /// Knocks.
 pub(super) fn knock(home: &Home) -> Option<OwnedFd> {
-    let door = socket::connect(&home.door()).ok()?;
-    rustix::io::ioctl_fionbio(&door, true).ok()?;
-    Some(door)
+    let attach_socket = socket::connect(&home.attach_socket()).ok()?;
+    rustix::io::ioctl_fionbio(&attach_socket, true).ok()?;
+    Some(attach_socket)
 }
 
 /// Asks, and waits for the answer. None: the host hung up, or has nothing to say.
-pub(super) fn ask(home: &mut Home, door: &OwnedFd, request: &Request) -> Option<(Reply, Vec<OwnedFd>)> {
-    socket::send(door.as_fd(), request, &[]).ok()?;
+pub(super) fn ask(home: &mut Home, attach_socket: &OwnedFd, request: &Request) -> Option<(Reply, Vec<OwnedFd>)> {
+    socket::send(attach_socket.as_fd(), request, &[]).ok()?;
     (0..ROUNDS).find_map(|_| {
         home.turn();
-        socket::recv(door.as_fd(), 16).ok().flatten()
+        socket::recv(attach_socket.as_fd(), 16).ok().flatten()
     })
 }
 
 struct Guest {
-    door: OwnedFd,
+    attach_socket: OwnedFd,
     welcome: Welcome,
     rings: Vec<RingProducer>,
     segments: HashMap<u32, Arc<Segment>>,
@@ -55,7 +57,7 @@ struct Guest {
 
 struct Sock {
     session: Session,
-    _lifeline: OwnedFd,
+    _session_fd: OwnedFd,
     head: SessionView,
     rx: Option<Consumer>,
     tx: Option<Producer>,
@@ -63,19 +65,19 @@ struct Sock {
 
 impl Guest {
     fn new(home: &mut Home, hello: Hello) -> Guest {
-        let door = knock(home).expect("an open door");
-        let Some((Reply::Welcome(welcome), fds)) = ask(home, &door, &Request::Hello(hello)) else {
+        let attach_socket = knock(home).expect("an open attach socket");
+        let Some((Reply::Welcome(welcome), fds)) = ask(home, &attach_socket, &Request::Hello(hello)) else {
             panic!("an honest program is not let in");
         };
-        let lane = Arc::new(Segment::map(fds[0].as_fd(), welcome.lane_len as usize).expect("a lane"));
-        let ring = |place: &clearway_shm::door::RingPlaces| {
-            RingProducer::new(&lane, place.requests, place.slots).expect("a ring in the lane")
+        let queue_pair = Arc::new(Segment::map(fds[0].as_fd(), welcome.queue_pair_len as usize).expect("a queue pair"));
+        let ring = |place: &clearway_shm::attach_socket::RingPlaces| {
+            RingProducer::new(&queue_pair, place.requests, place.slots).expect("a ring in the queue pair")
         };
-        Guest { door, rings: welcome.rings.iter().map(ring).collect(), welcome, segments: HashMap::new() }
+        Guest { attach_socket, rings: welcome.rings.iter().map(ring).collect(), welcome, segments: HashMap::new() }
     }
 
     fn ask(&mut self, home: &mut Home, request: Request) -> (Reply, Vec<OwnedFd>) {
-        match ask(home, &self.door, &request) {
+        match ask(home, &self.attach_socket, &request) {
             Some((Reply::Error { errno, why }, _)) => panic!("{request:?} of an honest program: {why} ({errno})"),
             Some(answer) => answer,
             None => panic!("{request:?} of an honest program is not answered"),
@@ -100,12 +102,12 @@ impl Guest {
     }
 
     /// Asks for something that a session comes of.
-    fn sock(&mut self, home: &mut Home, request: Request, lifeline: Option<OwnedFd>) -> Sock {
+    fn sock(&mut self, home: &mut Home, request: Request, session_fd: Option<OwnedFd>) -> Sock {
         let (Reply::Opened(session), mut fds) = self.ask(home, request) else { panic!("no session") };
         let head = self.segment(home, session.head.segment).session(session.head.offset).expect("words of a session");
         let rx = session.rx.map(|place| Consumer::new(self.fifo(home, &place)));
         let tx = session.tx.map(|place| Producer::new(self.fifo(home, &place)));
-        Sock { session, _lifeline: lifeline.or(fds.pop()).expect("a lifeline"), head, rx, tx }
+        Sock { session, _session_fd: session_fd.or(fds.pop()).expect("a session fd"), head, rx, tx }
     }
 
     fn open(&mut self, home: &mut Home) -> Sock {
@@ -115,13 +117,13 @@ impl Guest {
 
     fn say(&mut self, sock: &Session, what: u32) {
         let message = Message { session: sock.id, what, aux: 0 };
-        self.rings[worker_of(sock.id)].push(message).expect("the house takes messages in each turn");
+        self.rings[worker_of(sock.id)].push(message).expect("the host takes messages in each turn");
     }
 
     fn connect(&mut self, home: &mut Home) -> Sock {
-        let Sock { session, _lifeline, .. } = self.open(home);
+        let Sock { session, _session_fd, .. } = self.open(home);
         let remote = Some(SERVER.parse().expect("an address written in this file"));
-        let sock = self.sock(home, Request::Connect { session: session.id, remote }, Some(_lifeline));
+        let sock = self.sock(home, Request::Connect { session: session.id, remote }, Some(_session_fd));
         home.turn();
         assert_ne!(sock.head.state.load(Ordering::Acquire) & state::CONNECTED, 0, "an honest connection is not made");
         sock
@@ -179,10 +181,10 @@ impl Pair {
     pub(super) fn new(home: &mut Home, cut_through: bool) -> Pair {
         let mut client = Guest::new(home, hello("client", "2", cut_through));
         let mut server = Guest::new(home, hello("server", "1", cut_through));
-        let Sock { session, _lifeline, .. } = server.open(home);
+        let Sock { session, _session_fd, .. } = server.open(home);
         let local = SERVER.parse().expect("an address written in this file");
         server.ask(home, Request::Bind { session: session.id, local });
-        let mut listener = server.sock(home, Request::Listen { session: session.id, backlog: 4 }, Some(_lifeline));
+        let mut listener = server.sock(home, Request::Listen { session: session.id, backlog: 4 }, Some(_session_fd));
         let ours = client.connect(home);
         let theirs = server.accept(home, &mut listener);
         Pair { client, server, listener, ours, theirs }
@@ -200,7 +202,7 @@ impl Pair {
         let Pair { client, server, listener, .. } = self;
         // Those of others, who are gone.
         while let Some(record) = listener.rx.as_mut().and_then(|rx| rx.pop_accept().expect("an honest FIFO")) {
-            ask(home, &server.door, &Request::Claim { session: record.session });
+            ask(home, &server.attach_socket, &Request::Claim { session: record.session });
         }
         if listener.rx.as_ref().is_some_and(|rx| rx.room_wanted(1)) {
             server.say(&listener.session, request::CONSUMED);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use clearway_shm::door::{
+use clearway_shm::attach_socket::{
     Congestion, Discovery, FifoPlace, Kind, Multicast, Reply, Request, Session, SocketOptions, Welcome, worker_of,
 };
 use clearway_shm::layout::request;
@@ -11,15 +11,15 @@ use clearway_shm::socket;
 
 use super::Input;
 use super::honest::{SERVER, ask, hello, knock};
-use super::house::Home;
+use super::host::Home;
 
 /// Segments that it asks for at most.
 const SEGMENTS: u32 = 8;
 
-/// Words of a FIFO's head, a session's, a lane's and a ring's that mean something, by their offsets.
+/// Words of a FIFO's head, a session's, a queue pair's and a ring's that mean something, by their offsets.
 const FIFO_WORDS: [u32; 8] = [0, 4, 8, 12, 64, 68, 72, 76];
 const SESSION_WORDS: [u32; 15] = [0, 4, 8, 12, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 128];
-const LANE_WORDS: [u32; 6] = [0, 4, 8, 64, 128, 192];
+const QUEUE_PAIR_WORDS: [u32; 6] = [0, 4, 8, 64, 128, 192];
 const RING_WORDS: [u32; 2] = [0, 64];
 
 /// Bytes of a ring's head, and of a message.
@@ -30,8 +30,8 @@ const TAIL: u32 = 0;
 const HEAD: u32 = 64;
 
 pub(super) struct Hostile {
-    doors: Vec<OwnedFd>,
-    lane: Option<(OwnedFd, Welcome)>,
+    attach_sockets: Vec<OwnedFd>,
+    queue_pair: Option<(OwnedFd, Welcome)>,
     segments: Vec<Option<OwnedFd>>,
     socks: Vec<(Session, Option<OwnedFd>)>,
     /// What it has ahead of need.
@@ -42,32 +42,38 @@ pub(super) struct Hostile {
 impl Hostile {
     pub(super) fn new(home: &mut Home, cut_through: bool) -> Hostile {
         let segments = (0..SEGMENTS).map(|_| None).collect();
-        let mut hostile =
-            Hostile { doors: Vec::new(), lane: None, segments, socks: Vec::new(), ahead: Vec::new(), cut_through };
+        let mut hostile = Hostile {
+            attach_sockets: Vec::new(),
+            queue_pair: None,
+            segments,
+            socks: Vec::new(),
+            ahead: Vec::new(),
+            cut_through,
+        };
         hostile.enter(home, None);
         hostile
     }
 
     /// Enters anew, or as one more process.
-    fn enter(&mut self, home: &mut Home, token: Option<clearway_shm::door::Token>) {
-        if self.doors.len() > 12 {
-            self.doors.clear();
+    fn enter(&mut self, home: &mut Home, token: Option<clearway_shm::attach_socket::Token>) {
+        if self.attach_sockets.len() > 12 {
+            self.attach_sockets.clear();
         }
-        let Some(door) = knock(home) else { return };
+        let Some(attach_socket) = knock(home) else { return };
         let mut hello = hello("hostile", "3", self.cut_through);
         hello.inherit = token;
-        if let Some((Reply::Welcome(welcome), fds)) = ask(home, &door, &Request::Hello(hello)) {
+        if let Some((Reply::Welcome(welcome), fds)) = ask(home, &attach_socket, &Request::Hello(hello)) {
             if token.is_none() {
                 self.segments.fill_with(|| None);
                 self.socks.clear();
             }
-            self.lane = fds.into_iter().next().map(|lane| (lane, welcome));
+            self.queue_pair = fds.into_iter().next().map(|queue_pair| (queue_pair, welcome));
         }
-        self.doors.push(door);
+        self.attach_sockets.push(attach_socket);
     }
 
     fn ask(&mut self, home: &mut Home, request: &Request) -> Option<(Reply, Vec<OwnedFd>)> {
-        ask(home, self.doors.last()?, request)
+        ask(home, self.attach_sockets.last()?, request)
     }
 
     /// Asks for something that a session comes of, or that changes the one of this index.
@@ -119,15 +125,15 @@ impl Hostile {
             }
             11 => {
                 let bytes = input.bytes(pick * 34);
-                if let Some(door) = self.doors.last() {
-                    let _ = rustix::net::send(door, bytes, rustix::net::SendFlags::NOSIGNAL);
+                if let Some(attach_socket) = self.attach_sockets.last() {
+                    let _ = rustix::net::send(attach_socket, bytes, rustix::net::SendFlags::NOSIGNAL);
                 }
             }
             12 => self.ask_anything(home, id, input),
             13 => match pick % 3 {
                 0 => self.enter(home, None),
-                1 => self.enter(home, self.lane.as_ref().map(|lane| lane.1.token)),
-                _ => drop(self.doors.pop()),
+                1 => self.enter(home, self.queue_pair.as_ref().map(|queue_pair| queue_pair.1.token)),
+                _ => drop(self.attach_sockets.pop()),
             },
             _ => {}
         }
@@ -155,23 +161,23 @@ impl Hostile {
             0 => fifo(session.rx),
             1 => fifo(session.tx),
             2 => Some((session.head.segment, session.head.offset + at(&SESSION_WORDS))),
-            _ => return self.poke_lane(which >> 2, way, input),
+            _ => return self.poke_queue_pair(which >> 2, way, input),
         };
         let Some((segment, offset)) = place else { return };
         let value = value(self.word(segment, offset), way, input);
         self.set(segment, offset, value);
     }
 
-    fn poke_lane(&mut self, which: u8, way: u8, input: &mut Input<'_>) {
-        let Some((lane, welcome)) = &self.lane else { return };
+    fn poke_queue_pair(&mut self, which: u8, way: u8, input: &mut Input<'_>) {
+        let Some((queue_pair, welcome)) = &self.queue_pair else { return };
         let ring = welcome.rings[usize::from(which >> 3) % welcome.rings.len()];
-        let words: Vec<u32> = LANE_WORDS
+        let words: Vec<u32> = QUEUE_PAIR_WORDS
             .into_iter()
             .chain([ring.requests, ring.events].into_iter().flat_map(|at| RING_WORDS.map(|word| at + word)))
             .collect();
         let at = words[usize::from(which) % words.len()];
-        let value = value(get(lane, at), way, input);
-        put(lane, at, &value.to_le_bytes());
+        let value = value(get(queue_pair, at), way, input);
+        put(queue_pair, at, &value.to_le_bytes());
     }
 
     /// Writes bytes where a FIFO goes on, such as the head of a datagram.
@@ -205,14 +211,14 @@ impl Hostile {
 
     /// Puts a message into the ring of the worker that this name belongs to.
     fn say(&mut self, session: u64, what: u32, aux: u32) {
-        let Some((lane, welcome)) = &self.lane else { return };
+        let Some((queue_pair, welcome)) = &self.queue_pair else { return };
         let Some(ring) = welcome.rings.get(worker_of(session)) else { return };
-        let tail = get(lane, ring.requests);
+        let tail = get(queue_pair, ring.requests);
         let at = ring.requests + RING_HEAD + (tail & (ring.slots - 1)) * MESSAGE;
-        put(lane, at, &session.to_le_bytes());
-        put(lane, at + 8, &what.to_le_bytes());
-        put(lane, at + 12, &aux.to_le_bytes());
-        put(lane, ring.requests, &tail.wrapping_add(1).to_le_bytes());
+        put(queue_pair, at, &session.to_le_bytes());
+        put(queue_pair, at + 8, &what.to_le_bytes());
+        put(queue_pair, at + 12, &aux.to_le_bytes());
+        put(queue_pair, ring.requests, &tail.wrapping_add(1).to_le_bytes());
     }
 
     fn ask_anything(&mut self, home: &mut Home, id: u64, input: &mut Input<'_>) {
@@ -252,13 +258,13 @@ impl Hostile {
         self.ahead.drain(..self.ahead.len() - most);
     }
 
-    /// Fills a lifeline, and asks for what an heir gets by it.
+    /// Fills a session fd, and asks for what an inheritor gets by it.
     fn inherit(&mut self, home: &mut Home, id: u64, input: &mut Input<'_>) {
-        let lifeline = self.socks.iter().find(|sock| sock.0.id == id).and_then(|sock| sock.1.as_ref());
-        let cookie = lifeline.map_or(Some(input.long()), |lifeline| {
+        let session_fd = self.socks.iter().find(|sock| sock.0.id == id).and_then(|sock| sock.1.as_ref());
+        let cookie = session_fd.map_or(Some(input.long()), |session_fd| {
             let bytes = input.bytes(64);
-            let _ = rustix::net::send(lifeline, bytes, rustix::net::SendFlags::DONTWAIT);
-            socket::cookie(lifeline.as_fd()).ok()
+            let _ = rustix::net::send(session_fd, bytes, rustix::net::SendFlags::DONTWAIT);
+            socket::cookie(session_fd.as_fd()).ok()
         });
         self.ask(home, &Request::Inherit { cookie: cookie.unwrap_or(0) });
     }

@@ -4,7 +4,7 @@ use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
 use clearway_proto::{Congestion, WhenFull};
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 
 use super::read::{Set, Value};
 use super::{LogLevel, NamespaceSetting, Policy, PortSetting, Settings};

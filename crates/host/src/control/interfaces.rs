@@ -49,7 +49,7 @@ impl Control {
         let name = self.free_name(name, "loop")?;
         let mtu = mtu.unwrap_or(LOOPBACK_MTU);
         let fault = fault.or(self.options.fault);
-        let makers = (0..self.house.workers()).map(|_| {
+        let makers = (0..self.host.workers()).map(|_| {
             let seed = state.next_fault_seed();
             Box::new(move |pool: &FramePool| match fault {
                 None => Ok(Port::loopback(pool, mtu as usize)),
@@ -66,7 +66,7 @@ impl Control {
     }
 
     pub(super) fn free_name(&self, wanted: Option<String>, stem: &str) -> Result<String, CommandError> {
-        let interfaces = self.house.interfaces();
+        let interfaces = self.host.interfaces();
         let interfaces = crate::outcome::locked(&interfaces);
         match wanted {
             Some(name) if interfaces.find(&name).is_some() => Err(clearway_session::NamesError::Exists(name).into()),
@@ -92,7 +92,7 @@ impl Control {
                 worker.stack().set_up(iface, false);
                 Ok(iface)
             };
-            match self.house.ask(worker, add).map_err(CommandError::from).and_then(|done| done) {
+            match self.host.ask(worker, add).map_err(CommandError::from).and_then(|done| done) {
                 Ok(iface) => added.push((worker, iface)),
                 Err(error) => {
                     self.take_ports(&added);
@@ -108,7 +108,7 @@ impl Control {
         }
         entry.iface = iface;
         let name = entry.name.clone();
-        if let Err(error) = crate::outcome::locked(&self.house.interfaces()).add(entry) {
+        if let Err(error) = crate::outcome::locked(&self.host.interfaces()).add(entry) {
             self.take_ports(&added);
             return Err(error.into());
         }
@@ -119,19 +119,19 @@ impl Control {
     /// What is sent to an address of ours never leaves the stack: every table with an interface that leads outside has a loopback of its own for that, which nobody
     /// sees or sets.
     fn ensure_local(&self, state: &mut State, iface: Iface) -> Result<(), CommandError> {
-        let info = self.house.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
+        let info = self.host.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
         let Some(info) = info.filter(|info| info.link != Link::Loopback) else { return Ok(()) };
         if state.locals.iter().any(|(table, _)| *table == info.table) {
             return Ok(());
         }
         let (mut added, table) = (Vec::new(), info.table);
-        for worker in 0..self.house.workers() {
+        for worker in 0..self.host.workers() {
             let add = move |worker: &mut Worker| -> Result<Iface, CommandError> {
                 let port = Port::loopback(worker.pool(), LOOPBACK_MTU as usize);
                 let options = PortOptions { name: LOCAL.into(), mtu: Some(LOOPBACK_MTU), table };
                 Ok(worker.engine().add_port(port, options)?)
             };
-            match self.house.ask(worker, add).map_err(CommandError::from).and_then(|done| done) {
+            match self.host.ask(worker, add).map_err(CommandError::from).and_then(|done| done) {
                 Ok(iface) => added.push((worker, iface)),
                 Err(error) => {
                     self.take_ports(&added);
@@ -153,20 +153,20 @@ impl Control {
     pub(super) fn forget_local(&self, state: &mut State, table: Table) -> Result<(), CommandError> {
         let Some(at) = state.locals.iter().position(|(of, _)| *of == table) else { return Ok(()) };
         let (_, iface) = state.locals.remove(at);
-        self.house.ask_all(move |worker| drop(worker.engine().remove_port(iface)))?;
+        self.host.ask_all(move |worker| drop(worker.engine().remove_port(iface)))?;
         self.watch(state)
     }
 
     fn take_ports(&self, added: &[(usize, Iface)]) {
         for &(worker, iface) in added {
-            let _ = self.house.ask(worker, move |worker| drop(worker.engine().remove_port(iface)));
+            let _ = self.host.ask(worker, move |worker| drop(worker.engine().remove_port(iface)));
         }
     }
 
     pub(super) fn delete_interface(&self, state: &mut State, name: &str) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
-        self.break_off(iface)?;
-        let removed = self.house.ask_all(move |worker| {
+        self.abort_unreachable(iface)?;
+        let removed = self.host.ask_all(move |worker| {
             let stack = worker.stack();
             let addresses: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
             for address in addresses {
@@ -174,7 +174,7 @@ impl Control {
             }
             worker.engine().remove_port(iface).is_some()
         })?;
-        crate::outcome::locked(&self.house.interfaces()).remove(name);
+        crate::outcome::locked(&self.host.interfaces()).remove(name);
         state.placements.forget(iface);
         state.baselines.forget(iface);
         self.interfaces_changed(state)?;
@@ -183,7 +183,7 @@ impl Control {
 
     pub(super) fn set_state(&self, name: &str, up: bool) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
-        self.house.ask_all(move |worker| worker.stack().set_up(iface, up))?;
+        self.host.ask_all(move |worker| worker.stack().set_up(iface, up))?;
         self.changed();
         Ok(Output::done())
     }
@@ -203,7 +203,7 @@ impl Control {
             }
             (None, true) => return Err(CommandError::Missing("address".into())),
             (prefix, false) => {
-                let gone = self.house.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
+                let gone = self.host.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
                 if let (Some(prefix), false) = (prefix, gone.contains(&true)) {
                     return Err(CommandError::Missing(format!("address {prefix} on {name}")));
                 }
@@ -214,7 +214,7 @@ impl Control {
     }
 
     fn add_address(&self, name: &str, iface: Iface, prefix: Cidr) -> Result<(), CommandError> {
-        let done = self.house.ask_all(move |worker| {
+        let done = self.host.ask_all(move |worker| {
             let now = worker.time().now;
             worker.stack().add_address(now, iface, prefix)
         })?;
@@ -227,11 +227,11 @@ impl Control {
     pub(super) fn set_table(&self, state: &mut State, name: &str, number: u32) -> Result<Output, CommandError> {
         let (iface, table) = (self.iface(name)?, state.tables.find(number)?);
         let before =
-            self.house.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table))?;
+            self.host.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table))?;
         if before.is_some_and(|before| before != table) {
-            self.break_off(iface)?;
+            self.abort_unreachable(iface)?;
         }
-        let done = self.house.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
+        let done = self.host.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
         let undo = move |worker: &mut Worker| {
             let _ = before.map(|before| worker.stack().set_interface_table(iface, before));
         };
@@ -243,17 +243,17 @@ impl Control {
 
     /// Ends the connections that use addresses of an interface which is about to go elsewhere: what comes for them would find nobody, and both sides would wait
     /// for an answer until they give up.
-    fn break_off(&self, iface: Iface) -> Result<(), CommandError> {
-        self.house.ask_all(move |worker| {
+    fn abort_unreachable(&self, iface: Iface) -> Result<(), CommandError> {
+        self.host.ask_all(move |worker| {
             let stack = worker.stack();
             let table = stack.interfaces().find(|i| i.iface == iface).map(|i| i.table);
             let ours: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
             let uses = |c: &ConnSummary| Some(c.table) == table && ours.contains(&c.local.addr);
             let ended: Vec<_> = stack.connections().filter(uses).map(|c| c.conn).collect();
-            ended.into_iter().for_each(|conn| stack.break_off(conn));
+            ended.into_iter().for_each(|conn| stack.abort_unreachable(conn));
         })?;
         // Resets leave at the end of a turn and, on a loopback, arrive in the next one, over the interface as it is. A worker makes a turn before it answers again.
-        (0..TURNS).try_for_each(|_| self.house.ask_all(|_| ()).map(drop))?;
+        (0..TURNS).try_for_each(|_| self.host.ask_all(|_| ()).map(drop))?;
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Control {
         if let Some(why) = why {
             return Err(CommandError::Interface { name: name.into(), why: why.into() });
         }
-        let done = self.house.ask_all(move |worker| {
+        let done = self.host.ask_all(move |worker| {
             let before = worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.mtu);
             (before, worker.engine().set_mtu(iface, mtu))
         })?;
@@ -277,7 +277,7 @@ impl Control {
         let before = done[failed].0;
         for (worker, _) in done.iter().enumerate().filter(|(_, (_, result))| result.is_ok()) {
             let undo = move |worker: &mut Worker| before.map(|before| worker.engine().set_mtu(iface, before));
-            let _ = self.house.ask(worker, undo)?;
+            let _ = self.host.ask(worker, undo)?;
         }
         done.into_iter()
             .nth(failed)
@@ -286,7 +286,7 @@ impl Control {
 
     pub(super) fn set_mac(&self, name: &str, mac: Mac) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
-        let done = self.house.ask_all(move |worker| worker.stack().set_interface_mac(iface, mac))?;
+        let done = self.host.ask_all(move |worker| worker.stack().set_interface_mac(iface, mac))?;
         if done.iter().any(Result::is_err) {
             let why = "has no Ethernet address: it carries IP packets".into();
             return Err(CommandError::Interface { name: name.into(), why });
@@ -298,7 +298,7 @@ impl Control {
     pub(super) fn set_promiscuous(&self, name: &str) -> Result<Output, CommandError> {
         self.iface(name)?;
         Ok(Output::text(format!(
-            "{name} receives every frame on its link as it is; those for other stations are counted as other-station.\n"
+            "{name} receives every frame on its link as it is; those for other link addresses are counted as other-link address.\n"
         )))
     }
 
@@ -317,7 +317,7 @@ impl Control {
     ) -> Result<(), CommandError> {
         let Some(why) = done.iter().find_map(|result| result.err()) else { return Ok(()) };
         for (worker, _) in done.iter().enumerate().filter(|(_, result)| result.is_ok()) {
-            let _ = self.house.ask(worker, undo.clone());
+            let _ = self.host.ask(worker, undo.clone());
         }
         Err(CommandError::Add { what, why })
     }
@@ -328,7 +328,7 @@ impl Control {
     }
 
     pub(super) fn entry(&self, name: &str) -> Result<InterfaceEntry, CommandError> {
-        let found = crate::outcome::locked(&self.house.interfaces()).find(name).cloned();
+        let found = crate::outcome::locked(&self.host.interfaces()).find(name).cloned();
         found.ok_or_else(|| CommandError::NoInterface(name.into()))
     }
 }

@@ -24,11 +24,11 @@ impl Control {
             RxMode::Adaptive => Mode::Adaptive(self.options.spin),
         };
         let workers = match queue {
-            None => 0..self.house.workers(),
+            None => 0..self.host.workers(),
             Some(queue) => self.holder(state, name, queue).map(|worker| worker..worker + 1)?,
         };
         for worker in workers {
-            self.house.ask(worker, move |worker| worker.engine().set_port_mode(iface, Some(mode)))?;
+            self.host.ask(worker, move |worker| worker.engine().set_port_mode(iface, Some(mode)))?;
         }
         Ok(Output::done())
     }
@@ -47,8 +47,8 @@ impl Control {
             return Err(CommandError::Interface { name: name.into(), why });
         };
         let to = usize::from(to);
-        if to >= self.house.workers() {
-            let workers = self.house.workers();
+        if to >= self.host.workers() {
+            let workers = self.host.workers();
             return Err(CommandError::Missing(format!("worker {to}. There are {workers}, counted from 0")));
         }
         if from != to {
@@ -64,16 +64,16 @@ impl Control {
             name: name.into(),
             why: "has a queue on every worker, and they stay there".into(),
         };
-        let from_a = self.house.ask(a, move |worker| take_queue(worker, iface))?.ok_or_else(stays)?;
-        let from_b = match self.house.ask(b, move |worker| take_queue(worker, iface))? {
+        let from_a = self.host.ask(a, move |worker| take_queue(worker, iface))?.ok_or_else(stays)?;
+        let from_b = match self.host.ask(b, move |worker| take_queue(worker, iface))? {
             Some(queue) => queue,
             None => {
-                self.house.ask(a, move |worker| put_queue(worker, iface, from_a))??;
+                self.host.ask(a, move |worker| put_queue(worker, iface, from_a))??;
                 return Err(stays());
             }
         };
-        self.house.ask(b, move |worker| put_queue(worker, iface, from_a))??;
-        self.house.ask(a, move |worker| put_queue(worker, iface, from_b))?
+        self.host.ask(b, move |worker| put_queue(worker, iface, from_a))??;
+        self.host.ask(a, move |worker| put_queue(worker, iface, from_b))?
     }
 
     /// The worker that has a queue of an interface.
@@ -81,7 +81,7 @@ impl Control {
         let iface = self.iface(name)?;
         let is_there = move |worker: &mut Worker| worker.engine().port(iface).is_some_and(|port| !port.is_absent());
         let worker = state.placements.worker(iface, usize::from(queue));
-        let there = self.house.ask_all(is_there)?;
+        let there = self.host.ask_all(is_there)?;
         if there.get(worker).copied().unwrap_or(false) {
             return Ok(worker);
         }

@@ -20,7 +20,7 @@ impl Control {
 
     /// Every interface by its number and its name.
     fn names(&self, state: &State) -> Vec<(Iface, String)> {
-        let interfaces = self.house.interfaces();
+        let interfaces = self.host.interfaces();
         let interfaces = crate::outcome::locked(&interfaces);
         let named = interfaces.iter().map(|entry| (entry.iface, entry.name.clone()));
         named.chain(state.locals.iter().map(|(_, iface)| (*iface, super::interfaces::LOCAL.to_owned()))).collect()
@@ -35,7 +35,7 @@ impl Control {
     pub(super) fn acl_add(&self, state: &mut State, command: &AclRule) -> Result<Output, CommandError> {
         let iface = command.interface.as_deref().map(|name| self.iface(name)).transpose()?;
         let number =
-            state.packets.add_rule(&rule_of(command, iface), command.interface.clone(), self.house.workers())?;
+            state.packets.add_rule(&rule_of(command, iface), command.interface.clone(), self.host.workers())?;
         self.watch(state)?;
         Ok(Output::new(format!("Rule {number}\n"), json!({ "rule": number })))
     }
@@ -51,15 +51,15 @@ impl Control {
     pub(super) fn watch(&self, state: &mut State) -> Result<(), CommandError> {
         let names = self.names(state);
         state.packets.interfaces_changed(&names);
-        let infos = self.house.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
+        let infos = self.host.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
         let places = infos.iter().map(|info| usize::from(info.iface.0) + 1).max().unwrap_or(0);
         let mut links = vec![Link::Raw; places];
         for info in infos {
             links[usize::from(info.iface.0)] = info.link;
         }
-        for worker in 0..self.house.workers() {
+        for worker in 0..self.host.workers() {
             let watcher = state.packets.watcher(worker, &links);
-            self.house.ask(worker, move |worker| {
+            self.host.ask(worker, move |worker| {
                 let inspector = watcher.map(|watcher| Box::new(watcher) as Box<dyn Inspect>);
                 drop(worker.engine().set_inspector(inspector));
             })?;

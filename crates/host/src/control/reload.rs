@@ -22,7 +22,7 @@ impl Control {
         let gone = old.namespaces.iter().filter(|namespace| !is_in(&new.namespaces, &namespace.id));
         let remove: Vec<String> = gone.map(|namespace| namespace.id.clone()).collect();
         let said = told(&put, &remove, |id| is_in(&old.namespaces, id));
-        self.house.change_namespaces(NamespaceChanges { put, remove })??;
+        self.host.change_namespaces(NamespaceChanges { put, remove })??;
         self.changed();
         Ok(said)
     }

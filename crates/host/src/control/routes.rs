@@ -3,7 +3,7 @@
 use clearway_command::{AppNamespace, RouteVia};
 use clearway_proto::{NextHop, Table};
 use clearway_session::worker::Worker;
-use clearway_shm::door::Secret;
+use clearway_shm::attach_socket::Secret;
 use clearway_wire::Cidr;
 
 use super::{CommandError, Control, Output, State};
@@ -22,17 +22,17 @@ impl Control {
 
     /// Who keeps a table from being taken away.
     fn user_of(&self, table: Table) -> Result<Option<String>, CommandError> {
-        let (ifaces, route) = self.house.ask(0, move |worker| {
+        let (ifaces, route) = self.host.ask(0, move |worker| {
             let stack = worker.stack();
             let ifaces: Vec<_> = stack.interfaces().filter(|i| i.table == table).map(|i| i.iface).collect();
             let leads = |via: NextHop| via == NextHop::Lookup(table);
             let route = stack.routes().find(|r| r.table == table || leads(r.via)).map(|r| r.dst);
             (ifaces, route)
         })?;
-        let interfaces = self.house.interfaces();
+        let interfaces = self.host.interfaces();
         let name = |iface| crate::outcome::locked(&interfaces).by_iface(iface).map(|e| e.name.clone());
         let interface = ifaces.into_iter().find_map(name);
-        let namespaces = self.house.namespaces();
+        let namespaces = self.host.namespaces();
         let namespace =
             crate::outcome::locked(&namespaces).iter().find(|n| n.spec.table == table).map(|n| n.spec.id.clone());
         Ok(interface
@@ -62,7 +62,7 @@ impl Control {
             Some(RouteVia::Drop) => NextHop::Blackhole,
             Some(RouteVia::Unreachable) => NextHop::Unreachable,
         };
-        let done = self.house.ask_all(move |worker| worker.stack().add_route(table, prefix, via))?;
+        let done = self.host.ask_all(move |worker| worker.stack().add_route(table, prefix, via))?;
         let undo = move |worker: &mut Worker| {
             let _ = worker.stack().remove_route(table, prefix);
         };
@@ -73,7 +73,7 @@ impl Control {
 
     pub(super) fn delete_route(&self, state: &State, prefix: Cidr, number: u32) -> Result<Output, CommandError> {
         let table = state.tables.find(number)?;
-        let gone = self.house.ask_all(move |worker| worker.stack().remove_route(table, prefix))?;
+        let gone = self.host.ask_all(move |worker| worker.stack().remove_route(table, prefix))?;
         self.changed();
         if gone.contains(&true) {
             return Ok(Output::done());
@@ -82,7 +82,7 @@ impl Control {
     }
 
     pub(super) fn add_namespace(&self, state: &State, command: &AppNamespace) -> Result<Output, CommandError> {
-        self.house.add_namespace(self.namespace_spec(state, command)?)??;
+        self.host.add_namespace(self.namespace_spec(state, command)?)??;
         self.changed();
         Ok(Output::done())
     }
@@ -94,7 +94,7 @@ impl Control {
             Some(name) => {
                 let iface = self.iface(name)?;
                 let find = move |worker: &mut Worker| worker.stack().interfaces().find(|i| i.iface == iface);
-                self.house.ask(0, find)?.map(|info| info.table)
+                self.host.ask(0, find)?.map(|info| info.table)
             }
         };
         let table = match command.table {
@@ -111,7 +111,7 @@ impl Control {
     }
 
     pub(super) fn delete_namespace(&self, id: &str) -> Result<Output, CommandError> {
-        self.house.remove_namespace(id)??;
+        self.host.remove_namespace(id)??;
         self.changed();
         Ok(Output::done())
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use clearway_command::{MAX_LINE, Statements};
-use clearway_engine::Bell;
+use clearway_engine::Notifier;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -30,15 +30,15 @@ const PAUSE_MS: u16 = 100;
 /// Bytes taken of a conversation at a time.
 const READ: usize = 4096;
 
-/// The control socket of the host whose door is at `door`: beside it, ending in `.ctl`.
-pub fn socket_beside(door: &Path) -> PathBuf {
-    door.with_extension("ctl")
+/// The control socket of the host whose attach socket is at `attach_socket`: beside it, ending in `.ctl`.
+pub fn socket_beside(attach_socket: &Path) -> PathBuf {
+    attach_socket.with_extension("ctl")
 }
 
 /// The socket and its thread. When this is dropped the thread ends and the file goes.
 pub struct ControlSocket {
     path: PathBuf,
-    bell: Bell,
+    notifier: Notifier,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,12 +53,12 @@ impl ControlSocket {
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let bell = Bell::new()?;
+        let notifier = Notifier::new()?;
         let most = MAX_CONVERSATIONS.min(Descriptors::of_system().for_control() / 2).max(1);
         let server = Server { listener, control, talks: Vec::new(), most, turn: 0, pausing: false };
-        let stop = bell.clone();
+        let stop = notifier.clone();
         let thread = std::thread::Builder::new().name("clearway-ctl".into()).spawn(move || server.run(&stop))?;
-        Ok(ControlSocket { path: path.to_owned(), bell, thread: Some(thread) })
+        Ok(ControlSocket { path: path.to_owned(), notifier, thread: Some(thread) })
     }
 
     /// Where it is.
@@ -69,7 +69,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        self.bell.ring();
+        self.notifier.notify();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -115,7 +115,7 @@ struct Talk {
 }
 
 impl Server {
-    fn run(mut self, stop: &Bell) {
+    fn run(mut self, stop: &Notifier) {
         loop {
             let (stopped, ready) = match self.wait(stop) {
                 Ok(found) => found,
@@ -142,8 +142,8 @@ impl Server {
         }
     }
 
-    /// Waits until the bell rings, or the listener (first) or conversations have something to do.
-    fn wait(&self, stop: &Bell) -> io::Result<(bool, Vec<bool>)> {
+    /// Waits until the notifier is set, or the listener (first) or conversations have something to do.
+    fn wait(&self, stop: &Notifier) -> io::Result<(bool, Vec<bool>)> {
         let mut fds = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
         // Who cannot be accepted would wake us again and again.
         let open = if self.pausing { PollFlags::empty() } else { PollFlags::POLLIN };

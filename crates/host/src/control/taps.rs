@@ -45,7 +45,7 @@ impl Control {
         let name = self.free_name(name, stem)?;
         let (fault, force) = (fault.or(self.options.fault), self.options.force);
         let wrap = Wrap { fault, fault_seed: state.next_fault_seed(), pcap: None, force };
-        let queues = clearway_ports::open_one(spec, &wrap, self.house.workers())?;
+        let queues = clearway_ports::open_one(spec, &wrap, self.host.workers())?;
         let makers = queues.into_iter().map(|queue| {
             Box::new(move |pool: &FramePool| queue.into_port(pool).map_err(CommandError::from)) as MakePort
         });

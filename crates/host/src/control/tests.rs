@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::*;
 use crate::config::Settings;
-use crate::error::HouseError;
-use crate::house::House;
+use crate::error::HostError;
+use crate::host::Host;
 
-/// A house with its control plane, in a folder of its own.
+/// A host with its control plane, in a folder of its own.
 pub(super) struct World {
     pub(super) control: std::sync::Arc<Control>,
     pub(super) folder: PathBuf,
-    house: HouseHandle,
-    keeper: Option<JoinHandle<Result<(), HouseError>>>,
+    host: HostHandle,
+    supervisor: Option<JoinHandle<Result<(), HostError>>>,
 }
 
 impl World {
@@ -26,11 +26,11 @@ impl World {
         let mut settings = Settings { workers: vec![None; workers], ..Settings::default() };
         settings.pool = clearway_dev::PoolBudget::of_bytes(2 << 20);
         settings.limits.tables = 4;
-        let house = House::start(settings.setup(folder.join("host.sock"), [7; 32])).unwrap();
-        let handle = house.handle();
-        let keeper = std::thread::spawn(move || house.run());
+        let host = Host::start(settings.setup(folder.join("host.sock"), [7; 32])).unwrap();
+        let handle = host.handle();
+        let supervisor = std::thread::spawn(move || host.run());
         let control = Control::new(handle.clone(), settings.control("clearway for tests".into()));
-        World { control: std::sync::Arc::new(control), folder, house: handle, keeper: Some(keeper) }
+        World { control: std::sync::Arc::new(control), folder, host: handle, supervisor: Some(supervisor) }
     }
 
     fn answer(&self, line: &str) -> Answer {
@@ -58,9 +58,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.house.stop();
-        if let Some(keeper) = self.keeper.take() {
-            let ended = keeper.join();
+        self.host.stop();
+        if let Some(supervisor) = self.supervisor.take() {
+            let ended = supervisor.join();
             if !std::thread::panicking() {
                 ended.unwrap().unwrap();
             }
@@ -98,8 +98,8 @@ fn the_loopback_chapter_works_line_by_line_on_every_worker() {
     let shown = world.ok("show interface address");
     assert_eq!(shown, "loop0 (up):\n  L3 172.16.1.1/24 table 1\nloop1 (up):\n  L3 172.16.2.1/24 table 2\n");
     for worker in 0..2 {
-        let routes = world.house.ask(worker, |worker| worker.stack().routes().count()).unwrap();
-        let first = world.house.ask(0, |worker| worker.stack().routes().count()).unwrap();
+        let routes = world.host.ask(worker, |worker| worker.stack().routes().count()).unwrap();
+        let first = world.host.ask(0, |worker| worker.stack().routes().count()).unwrap();
         assert_eq!(routes, first);
     }
     let routes = world.json("show ip fib table 2 172.16.1.1");

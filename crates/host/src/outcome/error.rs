@@ -131,7 +131,7 @@ pub enum CommandError {
         "these settings cannot change while the host runs: {0}. Nothing was changed; start the host anew for them, or take them back"
     )]
     Fixed(String),
-    /// The house has ended.
+    /// The host has ended.
     #[error(transparent)]
     Gone(#[from] Gone),
 }

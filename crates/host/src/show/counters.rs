@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Look;
 use super::grid::Grid;
-use crate::house::HouseHandle;
+use crate::host::HostHandle;
 use crate::outcome::{CommandError, Output};
 
 /// Names with their counts.
@@ -48,8 +48,8 @@ fn drop_rows(counters: &Counters) -> Rows {
 }
 
 /// Rows of all workers in one.
-fn gather(house: &HouseHandle, rows: fn(&Counters) -> Rows) -> Result<Rows, CommandError> {
-    let mut all = house.ask_all(move |worker| rows(worker.stack().counters()))?.into_iter();
+fn gather(host: &HostHandle, rows: fn(&Counters) -> Rows) -> Result<Rows, CommandError> {
+    let mut all = host.ask_all(move |worker| rows(worker.stack().counters()))?.into_iter();
     let mut sum = all.next().unwrap_or_default();
     for more in all {
         sum.iter_mut().zip(more).for_each(|(sum, more)| sum.1 += more.1);
@@ -64,14 +64,14 @@ fn less(mut rows: Rows, baseline: &Rows) -> Rows {
 
 impl Baselines {
     /// Counts TCP from here.
-    pub(crate) fn clear_tcp(&mut self, house: &HouseHandle) -> Result<(), CommandError> {
-        self.tcp = gather(house, tcp_rows)?;
+    pub(crate) fn clear_tcp(&mut self, host: &HostHandle) -> Result<(), CommandError> {
+        self.tcp = gather(host, tcp_rows)?;
         Ok(())
     }
 
     /// Counts drops from here.
-    pub(crate) fn clear_errors(&mut self, house: &HouseHandle) -> Result<(), CommandError> {
-        self.errors = gather(house, drop_rows)?;
+    pub(crate) fn clear_errors(&mut self, host: &HostHandle) -> Result<(), CommandError> {
+        self.errors = gather(host, drop_rows)?;
         Ok(())
     }
 
@@ -94,8 +94,8 @@ impl Baselines {
 
 impl Look<'_> {
     pub(super) fn tcp(&self) -> Result<Output, CommandError> {
-        let rows = less(gather(self.house, tcp_rows)?, &self.view.baselines.tcp);
-        let held = self.house.ask_all(|worker| worker.stack().population())?;
+        let rows = less(gather(self.host, tcp_rows)?, &self.view.baselines.tcp);
+        let held = self.host.ask_all(|worker| worker.stack().population())?;
         let held: Rows = vec![
             ("connections", held.iter().map(|p| u64::from(p.connections)).sum()),
             ("half_open", held.iter().map(|p| u64::from(p.half_open)).sum()),
@@ -107,16 +107,16 @@ impl Look<'_> {
     }
 
     pub(super) fn udp(&self) -> Result<Output, CommandError> {
-        let mut rows = gather(self.house, udp_rows)?;
-        let sockets = self.house.ask_all(|worker| u64::from(worker.stack().population().udp_sockets))?;
+        let mut rows = gather(self.host, udp_rows)?;
+        let sockets = self.host.ask_all(|worker| u64::from(worker.stack().population().udp_sockets))?;
         rows.insert(0, ("sockets", sockets.iter().sum()));
-        let lost = self.house.ask_all(|worker| worker.sessions().report().datagrams_lost)?;
+        let lost = self.host.ask_all(|worker| worker.sessions().report().datagrams_lost)?;
         rows.push(("lost_in_sessions", lost.iter().sum()));
         Ok(listed("udp", &rows))
     }
 
     pub(super) fn errors(&self, all: bool) -> Result<Output, CommandError> {
-        let mut rows = less(gather(self.house, drop_rows)?, &self.view.baselines.errors);
+        let mut rows = less(gather(self.host, drop_rows)?, &self.view.baselines.errors);
         rows.push(("acl-denied", self.view.packets.denied()));
         rows.retain(|(_, count)| all || *count > 0);
         let mut grid = Grid::new(&[">Packets", "Reason"]);

@@ -9,7 +9,7 @@ use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn threads(&self) -> Result<Output, CommandError> {
-        let rows = self.house.ask_all(|worker| {
+        let rows = self.host.ask_all(|worker| {
             let (turns, sleeps) = worker.engine().turns_and_sleeps();
             (worker.engine().mode(), turns, sleeps, worker.sessions().count())
         })?;
@@ -33,7 +33,7 @@ impl Look<'_> {
     }
 
     pub(super) fn buffers(&self) -> Result<Output, CommandError> {
-        let rows = self.house.ask_all(|worker| {
+        let rows = self.host.ask_all(|worker| {
             let pool = worker.pool();
             [("small", pool.small()), ("large", pool.large())]
                 .map(|(size, pool)| (size, pool.buf_len(), pool.count(), pool.available()))

@@ -49,9 +49,9 @@ fn ports(worker: &mut Worker) -> Vec<PortRow> {
 }
 
 /// The counters of every interface, over all workers.
-pub(crate) fn counters(house: &crate::HouseHandle) -> Result<Vec<(Iface, DevCounters)>, CommandError> {
+pub(crate) fn counters(host: &crate::HostHandle) -> Result<Vec<(Iface, DevCounters)>, CommandError> {
     let mut sums: Vec<(Iface, DevCounters)> = Vec::new();
-    for row in house.ask_all(ports)?.into_iter().flatten() {
+    for row in host.ask_all(ports)?.into_iter().flatten() {
         match sums.iter_mut().find(|(iface, _)| *iface == row.iface) {
             Some((_, sum)) => sum.add(&row.counters),
             None => sums.push((row.iface, row.counters)),
@@ -63,7 +63,7 @@ pub(crate) fn counters(house: &crate::HouseHandle) -> Result<Vec<(Iface, DevCoun
 impl Look<'_> {
     /// The buffers of the drivers that have some of their own, by the names of their interfaces.
     pub(super) fn driver_buffers(&self) -> Result<Vec<(String, DriverBuffers)>, CommandError> {
-        let rows = self.house.ask_all(|worker| {
+        let rows = self.host.ask_all(|worker| {
             let engine = worker.engine();
             let of =
                 |port: clearway_engine::PortInfo<'_>| Some((port.iface, engine.port(port.iface)?.driver_buffers()?));
@@ -84,16 +84,16 @@ impl Look<'_> {
 
     fn seen(&self, wanted: Option<&str>) -> Result<Vec<Seen>, CommandError> {
         let entries: Vec<InterfaceEntry> = {
-            let interfaces = self.house.interfaces();
+            let interfaces = self.host.interfaces();
             let interfaces = crate::outcome::locked(&interfaces);
             interfaces.iter().filter(|entry| wanted.is_none_or(|name| entry.name == name)).cloned().collect()
         };
         if let (Some(name), true) = (wanted, entries.is_empty()) {
             return Err(CommandError::NoInterface(name.into()));
         }
-        let infos = self.house.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
-        let rows: Vec<PortRow> = self.house.ask_all(ports)?.into_iter().flatten().collect();
-        let sums = counters(self.house)?;
+        let infos = self.host.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
+        let rows: Vec<PortRow> = self.host.ask_all(ports)?.into_iter().flatten().collect();
+        let sums = counters(self.host)?;
         let seen = entries.into_iter().filter_map(|entry| {
             let info = *infos.iter().find(|info| info.iface == entry.iface)?;
             let sum = sums.iter().find(|(iface, _)| *iface == entry.iface).map(|(_, sum)| *sum).unwrap_or_default();
@@ -171,7 +171,7 @@ impl Look<'_> {
 
     pub(super) fn addresses(&self, wanted: Option<&str>) -> Result<Output, CommandError> {
         let seen = self.seen(wanted)?;
-        let all = self.house.ask(0, |worker| worker.stack().addresses().collect::<Vec<_>>())?;
+        let all = self.host.ask(0, |worker| worker.stack().addresses().collect::<Vec<_>>())?;
         let of = |iface: Iface| -> Vec<Cidr> { all.iter().filter(|a| a.iface == iface).map(|a| a.cidr).collect() };
         let mut text = String::new();
         let mut json = Vec::new();
@@ -191,7 +191,7 @@ impl Look<'_> {
     }
 
     pub(super) fn rx_placement(&self) -> Result<Output, CommandError> {
-        let workers = self.house.ask_all(|worker| (worker.engine().mode(), ports(worker)))?;
+        let workers = self.host.ask_all(|worker| (worker.engine().mode(), ports(worker)))?;
         let mut text = String::new();
         let mut json = Vec::new();
         for (worker, (default, rows)) in workers.iter().enumerate() {

@@ -10,7 +10,7 @@ use crate::outcome::{CommandError, Output};
 impl Look<'_> {
     /// What the host, each namespace and each program has and may have, and then the tables of each worker's stack.
     pub(super) fn limits(&self) -> Result<Output, CommandError> {
-        let quotas = self.house.quotas()?;
+        let quotas = self.host.quotas()?;
         let mut grid = Grid::new(&["Who", "What", ">Used", ">Limit", ">Free now"]);
         for quota in &quotas {
             for row in &quota.rows {
@@ -19,7 +19,7 @@ impl Look<'_> {
             }
         }
         let mut text = grid.text();
-        let tables = self.house.ask_all(|worker| worker.stack().tables())?;
+        let tables = self.host.ask_all(|worker| worker.stack().tables())?;
         let mut grid = Grid::new(&[">Worker", "Table", ">Used", ">Limit"]);
         let mut json = Vec::new();
         for (worker, tables) in tables.into_iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn apps(&self, verbose: bool) -> Result<Output, CommandError> {
-        let programs = self.house.programs()?;
+        let programs = self.host.programs()?;
         let mut grid = Grid::new(&[">App", "Name", "Namespace", "Processes", ">Sessions", ">Listeners", ">Memory"]);
         for program in &programs {
             grid.row([
@@ -31,7 +31,7 @@ impl Look<'_> {
     }
 
     pub(super) fn namespaces(&self) -> Output {
-        let namespaces = self.house.namespaces();
+        let namespaces = self.host.namespaces();
         let namespaces = crate::outcome::locked(&namespaces);
         let mut grid = Grid::new(&["Namespace", ">Table", "Interface", "Secret", ">Attached", ">Refused"]);
         let mut json = Vec::new();
@@ -70,7 +70,7 @@ impl Look<'_> {
     }
 
     pub(super) fn segments(&self) -> Result<Output, CommandError> {
-        let programs = self.house.programs()?;
+        let programs = self.host.programs()?;
         let mut grid = Grid::new(&[">App", "Name", ">Segment", ">Bytes", ">Used"]);
         let mut json = Vec::new();
         for program in &programs {
@@ -89,7 +89,7 @@ impl Look<'_> {
     }
 
     pub(super) fn explain(&self, pid: Option<u32>) -> Result<Output, CommandError> {
-        let mut programs = self.house.programs()?;
+        let mut programs = self.host.programs()?;
         if let Some(pid) = pid {
             programs.retain(|program| program.processes.iter().any(|(_, other)| *other == pid));
             if programs.is_empty() {

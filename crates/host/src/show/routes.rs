@@ -11,8 +11,8 @@ use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn tables(&self) -> Result<Output, CommandError> {
-        let routes = self.house.ask(0, |worker| worker.stack().routes().map(|r| r.table).collect::<Vec<_>>())?;
-        let interfaces = self.house.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
+        let routes = self.host.ask(0, |worker| worker.stack().routes().map(|r| r.table).collect::<Vec<_>>())?;
+        let interfaces = self.host.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
         let mut grid = Grid::new(&[">Table", ">Routes", "Interfaces"]);
         let mut json = Vec::new();
         for (number, table) in self.view.tables.iter() {
@@ -35,7 +35,7 @@ impl Look<'_> {
         wanted: Option<Cidr>,
     ) -> Result<Output, CommandError> {
         let table = table.map(|number| self.view.tables.find(number)).transpose()?;
-        let mut routes = self.house.ask(0, |worker| worker.stack().routes().collect::<Vec<_>>())?;
+        let mut routes = self.host.ask(0, |worker| worker.stack().routes().collect::<Vec<_>>())?;
         routes.retain(|r| table.is_none_or(|table| r.table == table) && of_version(version, &r.dst.addr));
         if let Some(wanted) = wanted {
             routes = best(routes, &wanted);
@@ -63,7 +63,7 @@ impl Look<'_> {
     }
 
     pub(super) fn neighbors(&self, version: IpVersion) -> Result<Output, CommandError> {
-        let of_workers = self.house.ask_all(|worker| worker.stack().neighbours().collect::<Vec<_>>())?;
+        let of_workers = self.host.ask_all(|worker| worker.stack().neighbours().collect::<Vec<_>>())?;
         let mut grid = Grid::new(&["Address", "Ethernet", "State", "Interface", ">Worker"]);
         let mut json = Vec::new();
         for (worker, neighbours) in of_workers.iter().enumerate() {

@@ -40,7 +40,7 @@ impl Look<'_> {
     pub(super) fn sessions(&self, verbose: u8) -> Result<Output, CommandError> {
         let mut text = String::new();
         let (mut threads, mut sessions) = (Vec::new(), Vec::new());
-        for (worker, (count, rows)) in self.house.ask_all(rows)?.into_iter().enumerate() {
+        for (worker, (count, rows)) in self.host.ask_all(rows)?.into_iter().enumerate() {
             if verbose > 0 && !rows.is_empty() {
                 text.push_str(&table(&rows, verbose));
             }

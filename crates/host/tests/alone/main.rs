@@ -1,12 +1,12 @@
-//! What a house leaves in its process, counted over the whole process: so the test is the only one of its binary.
+//! What a host leaves in its process, counted over the whole process: so the test is the only one of its binary.
 
-#[path = "../house/child.rs"]
+#[path = "../host/child.rs"]
 mod child;
-#[allow(dead_code, reason = "the other tests of the house use the rest")]
-#[path = "../house/guest.rs"]
+#[allow(dead_code, reason = "the other tests of the host use the rest")]
+#[path = "../host/guest.rs"]
 mod guest;
-#[allow(dead_code, reason = "the other tests of the house use the rest")]
-#[path = "../house/world.rs"]
+#[allow(dead_code, reason = "the other tests of the host use the rest")]
+#[path = "../host/world.rs"]
 mod world;
 
 use child::{Process, eventually};
@@ -16,7 +16,7 @@ use world::World;
 fn mapped_segments() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let of = |what: &str| maps.lines().filter(|line| line.contains(what)).count();
-    of("memfd:clearway-app-") + of("memfd:clearway-lane-")
+    of("memfd:clearway-app-") + of("memfd:clearway-queue-pair-")
 }
 
 fn open_files() -> usize {
@@ -28,8 +28,8 @@ fn nothing_is_mapped_or_open_afterwards() {
     let world = World::new();
     let (maps, files) = (mapped_segments(), open_files());
     for _ in 0..20 {
-        let mut sink = Process::start("sink", &world.door());
-        let mut source = Process::start("source", &world.door());
+        let mut sink = Process::start("sink", &world.attach_socket());
+        let mut source = Process::start("source", &world.attach_socket());
         world.wait_for_traffic();
         assert!(mapped_segments() > maps, "what is counted has another name");
         source.kill();

@@ -120,7 +120,7 @@ fn answer(one: &Interface, request: c_ulong, value: &mut [u8; 24]) -> Answer<()>
         SIOCGIFHWADDR => {
             value.fill(0);
             value[..2].copy_from_slice(&hardware(one).to_ne_bytes());
-            value[2..8].copy_from_slice(&one.station.unwrap_or_default());
+            value[2..8].copy_from_slice(&one.link_addr.unwrap_or_default());
         }
         _ => {
             let Some((ip, len)) = v4() else { return fail(libc::EADDRNOTAVAIL) };

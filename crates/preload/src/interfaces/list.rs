@@ -131,11 +131,11 @@ fn link(one: &Interface) -> Node {
     at.sll_family = libc::AF_PACKET as u16;
     at.sll_ifindex = shown(one.number) as c_int;
     at.sll_hatype = hardware(one);
-    at.sll_halen = if one.station.is_some() || one.loopback { 6 } else { 0 };
-    at.sll_addr[..6].copy_from_slice(&one.station.unwrap_or_default());
+    at.sll_halen = if one.link_addr.is_some() || one.loopback { 6 } else { 0 };
+    at.sll_addr[..6].copy_from_slice(&one.link_addr.unwrap_or_default());
     // SAFETY: a storage holds any address.
     unsafe { (&raw mut node.addr).cast::<sockaddr_ll>().write(at) };
-    if one.station.is_some() {
+    if one.link_addr.is_some() {
         at.sll_addr[..6].fill(0xff);
         // SAFETY: as above.
         unsafe { (&raw mut node.broadcast).cast::<sockaddr_ll>().write(at) };
@@ -177,10 +177,10 @@ pub(super) fn mask(ip: IpAddr, len: u8) -> IpAddr {
     }
 }
 
-/// The address of all stations of an IPv4 subnet, where there is one.
+/// The address of all link addresses of an IPv4 subnet, where there is one.
 pub(super) fn broadcast(one: &Interface, ip: IpAddr, len: u8) -> Option<Ipv4Addr> {
     let (IpAddr::V4(ip), IpAddr::V4(mask)) = (ip, mask(ip, len)) else { return None };
-    (one.station.is_some() && len < 31).then(|| Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()))
+    (one.link_addr.is_some() && len < 31).then(|| Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()))
 }
 
 impl Node {

@@ -223,8 +223,8 @@ fn of_link(one: &Interface, question: Question, port: u32) -> Vec<u8> {
     message.attribute(libc::IFLA_TXQLEN, &1000u32.to_ne_bytes());
     // IF_OPER_UP and IF_OPER_DOWN.
     message.attribute(libc::IFLA_OPERSTATE, &[if one.up { 6 } else { 2 }]);
-    if one.station.is_some() || one.loopback {
-        message.attribute(libc::IFLA_ADDRESS, &one.station.unwrap_or_default());
+    if one.link_addr.is_some() || one.loopback {
+        message.attribute(libc::IFLA_ADDRESS, &one.link_addr.unwrap_or_default());
         message.attribute(libc::IFLA_BROADCAST, &[if one.loopback { 0 } else { 0xff }; 6]);
     }
     message.end()

@@ -10,7 +10,7 @@ fn one() -> Interface {
         up: true,
         loopback: false,
         mtu: 1500,
-        station: Some([2, 0, 0, 0, 0, 9]),
+        link_addr: Some([2, 0, 0, 0, 0, 9]),
         addresses: vec![("10.1.0.9".parse().unwrap(), 24), ("fe80::9".parse().unwrap(), 64)],
     }
 }

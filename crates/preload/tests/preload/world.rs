@@ -25,7 +25,7 @@ pub(crate) const PROGRAMS: [&str; 11] = [
 ];
 
 /// Longer than a host takes to start on a busy machine; only what hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One namespace, whose loopback has an address of either family.
 const SCRIPT: &str = "\
@@ -189,7 +189,7 @@ impl Host {
     }
 
     fn await_ready(&self, clearway: &Path) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIME_LIMIT;
         let ready = || {
             let mut command = Command::new(clearway);
             command

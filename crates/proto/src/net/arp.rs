@@ -23,7 +23,7 @@ pub(crate) fn ingest(
 ) -> Result<(), Drop> {
     let arp = arp::check(bytes)?;
     let table = ip.interface(iface).ok_or(Drop::UnknownInterface)?.table;
-    // A group is no station. That the frame comes from another station proves nothing: bonded links do so, and a liar would not.
+    // A group is no link address. That the frame comes from another link address proves nothing: bonded links do so, and a liar would not.
     if arp.sender_mac.is_multicast() || arp.sender_mac == Mac::ZERO {
         return Err(Drop::ArpBadSender);
     }
@@ -38,7 +38,7 @@ pub(crate) fn ingest(
     }
     let for_us = ip.locals.find(table, iface, &arp.target).is_some_and(|l| l.kind == Kind::Unicast && l.iface == iface);
     let probe = arp.sender.is_unspecified();
-    // What we did not ask for may change what is known (the station of a host that moved), but makes no entry.
+    // What we did not ask for may change what is known (the link address of a host that moved), but makes no entry.
     let solicited = arp.operation == Operation::Reply && for_us;
     let claim = Claim { iface, addr: arp.sender, mac: Some(arp.sender_mac), solicited, override_: true };
     let on_link = ip.locals.unicast().any(|l| l.iface == iface && l.cidr.contains(&arp.sender));

@@ -8,7 +8,7 @@ use crate::ids::Table;
 /// What the frames of an interface begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
-    /// An Ethernet header; the station's own address is given.
+    /// An Ethernet header; the link address's own address is given.
     Ethernet(Mac),
     /// The IP header: a TUN device.
     Raw,
@@ -56,7 +56,7 @@ pub(crate) const MAX_MTU: u32 = 65_535;
 /// One interface.
 pub(crate) struct Interface {
     pub(crate) link: Link,
-    /// Our station's address; zero without Ethernet.
+    /// Our link address's address; zero without Ethernet.
     pub(crate) mac: Mac,
     /// Bytes before the IP header.
     pub(crate) link_len: u8,
@@ -118,7 +118,7 @@ pub struct AddressInfo {
     pub cidr: Cidr,
 }
 
-/// The link-local address that RFC 4291 appendix A makes of a station's address (`fe80::` and the modified EUI-64).
+/// The link-local address that RFC 4291 appendix A makes of a link address's address (`fe80::` and the modified EUI-64).
 pub(crate) fn link_local(mac: Mac) -> Addr {
     let [a, b, c, d, e, f] = mac.0;
     Addr::v6([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])

@@ -51,7 +51,7 @@ pub(crate) struct Hop {
 pub(crate) enum Next {
     /// The link has no addresses.
     Bare,
-    /// A station or group that is known without asking.
+    /// A link address or group that is known without asking.
     Known(Mac),
     /// A neighbour.
     Neighbour(Addr),

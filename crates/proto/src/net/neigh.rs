@@ -5,11 +5,11 @@
 //!               │ 3 requests, no answer                                         │ 3 requests, no answer
 //!               ▼ gone                                                           ▼ gone
 //!   claimed by a packet that was not asked for ──▶ Stale ──used──▶ Delay
-//!   known, and another station claims the address ──▶ Probe
+//!   known, and another link address claims the address ──▶ Probe
 //! ```
 //!
-//! Nothing on a link is authentic, and so no message of another station ever takes a known neighbour's place, however many come. A claim only begins a
-//! question to the station that is known: its answer keeps it, and when it says nothing until the end of the probe it is forgotten and all are asked. That is
+//! Nothing on a link is authentic, and so no message of another link address ever takes a known neighbour's place, however many come. A claim only begins a
+//! question to the link address that is known: its answer keeps it, and when it says nothing until the end of the probe it is forgotten and all are asked. That is
 //! stricter than RFC 4861 7.2.5, which lets an advertisement with the override flag replace what is known.
 //!
 //! The table is bounded. Entries that nobody answered for, and entries that we never sent to, make room first, so that a
@@ -106,7 +106,7 @@ enum On {
 pub(crate) struct Request {
     pub(crate) iface: Iface,
     pub(crate) addr: Addr,
-    /// To this station alone; to all when None.
+    /// To this link address alone; to all when None.
     pub(crate) to: Option<Mac>,
 }
 
@@ -321,7 +321,7 @@ impl Neighbours {
         Claimed::Taken
     }
 
-    /// Another station claims a known neighbour's address: the one that is known is asked, itself alone. Whoever claims it meanwhile changes nothing, and
+    /// Another link address claims a known neighbour's address: the one that is known is asked, itself alone. Whoever claims it meanwhile changes nothing, and
     /// however many claims there are, they bring it one question in the time between two requests.
     fn check(&mut self, at: Handle<Neighbour>, now: Instant) {
         let Some(entry) = self.entries.get_mut(at) else { return };

@@ -96,7 +96,7 @@ pub(crate) struct IpOut<'a, S: Sink> {
 
 /// Where a frame of a flow goes.
 #[derive(Clone, Copy)]
-struct Station {
+struct LinkAddr {
     iface: Iface,
     mac: Mac,
     mtu: u32,
@@ -209,33 +209,33 @@ impl<S: Sink> IpOut<'_, S> {
         (tos, ttl): (u8, u8),
         may_be_cut: bool,
     ) -> Result<Room<'_>, OutError> {
-        let station = self.station(cache, key)?;
+        let link_addr = self.link_addr(cache, key)?;
         // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
         let v4_id = if proto == Proto::TCP { 0 } else { self.ip.rng.next_u32() as u16 };
-        let interface = self.ip.ifaces.get(usize::from(station.iface.0)).ok_or(OutError::NoRoute)?;
+        let interface = self.ip.ifaces.get(usize::from(link_addr.iface.0)).ok_or(OutError::NoRoute)?;
         let offloads = interface.offloads;
         let (link_len, mac) = (interface.link_len, interface.mac);
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let packet_len = ip_len + l4_len;
-        if packet_len > station.mtu as usize && (offloads.max_segmented_frame == 0 || !may_be_cut) {
-            return Err(OutError::TooBig { mtu: station.mtu });
+        if packet_len > link_addr.mtu as usize && (offloads.max_segmented_frame == 0 || !may_be_cut) {
+            return Err(OutError::TooBig { mtu: link_addr.mtu });
         }
         let len = usize::from(link_len) + packet_len;
-        let may_gather = l4_len >= GATHER_FROM && station.waits_for.is_none() && self.sink.gathers(station.iface);
-        let (exit, frame) = match station.waits_for {
+        let may_gather = l4_len >= GATHER_FROM && link_addr.waits_for.is_none() && self.sink.gathers(link_addr.iface);
+        let (exit, frame) = match link_addr.waits_for {
             None => {
-                let frame = self.sink.reserve(station.iface, len).ok_or(OutError::Full)?;
-                (Exit::Device(station.iface), frame)
+                let frame = self.sink.reserve(link_addr.iface, len).ok_or(OutError::Full)?;
+                (Exit::Device(link_addr.iface), frame)
             }
             Some(to) => {
                 let place = self.ip.neighbours.place(to, len, &mut self.counters.neighbours);
-                let (place, frame) = place.ok_or(OutError::TooBig { mtu: station.mtu })?;
+                let (place, frame) = place.ok_or(OutError::TooBig { mtu: link_addr.mtu })?;
                 (Exit::Waiting { place, to }, frame)
             }
         };
         let is_v4 = ip_len == ipv4::HEADER_LEN;
         if link_len != 0 {
-            eth::emit(station.mac, mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, frame);
+            eth::emit(link_addr.mac, mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, frame);
         }
         let out = &mut frame[usize::from(link_len)..];
         if is_v4 {
@@ -306,40 +306,40 @@ impl<S: Sink> IpOut<'_, S> {
     /// What is known of the way from `key.local` to `key.remote`.
     #[inline]
     pub(crate) fn path(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<PathInfo, OutError> {
-        let station = self.station(cache, key)?;
-        let interface = self.ip.ifaces.get(usize::from(station.iface.0)).ok_or(OutError::NoRoute)?;
+        let link_addr = self.link_addr(cache, key)?;
+        let interface = self.ip.ifaces.get(usize::from(link_addr.iface.0)).ok_or(OutError::NoRoute)?;
         let is_v4 = key.local.is_v4();
         let offloads = &interface.offloads;
         let cuts = if is_v4 { offloads.tso4 } else { offloads.tso6 };
         // A frame that waits for a neighbour lies in a place of MTU size.
-        if !cuts || station.waits_for.is_some() {
-            return Ok(PathInfo { mtu: station.mtu, max_tcp_segmented_payload: 0 });
+        if !cuts || link_addr.waits_for.is_some() {
+            return Ok(PathInfo { mtu: link_addr.mtu, max_tcp_segmented_payload: 0 });
         }
         let packet = offloads.max_segmented_frame.saturating_sub(interface.link_len.into()).min(u16::MAX.into());
         let ip_len = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let headers = (ip_len + tcp::MAX_HEADER_LEN) as u32;
-        Ok(PathInfo { mtu: station.mtu, max_tcp_segmented_payload: packet.saturating_sub(headers) })
+        Ok(PathInfo { mtu: link_addr.mtu, max_tcp_segmented_payload: packet.saturating_sub(headers) })
     }
 
     /// Until the routes change, `cache` says what the first link takes, whatever ICMP told of the path: for who looks for the path's MTU himself (RFC 4821, RFC 8899).
     pub(crate) fn forget_path_mtu(&mut self, cache: &mut RouteCache, key: &FlowKey) {
-        let Ok(station) = self.station(cache, key) else { return };
-        if let Some(interface) = self.ip.interface(station.iface) {
+        let Ok(link_addr) = self.link_addr(cache, key) else { return };
+        if let Some(interface) = self.ip.interface(link_addr.iface) {
             cache.mtu = interface.mtu as u16;
         }
     }
 
     #[inline(always)]
-    fn station(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
-        match self.station_of(cache) {
-            Some(station) => Ok(station),
+    fn link_addr(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<LinkAddr, OutError> {
+        match self.link_addr_of(cache) {
+            Some(link_addr) => Ok(link_addr),
             None => self.resolve(cache, key),
         }
     }
 
     /// What `cache` remembers, if it still holds and nothing has to be waited for.
     #[inline(always)]
-    fn station_of(&mut self, cache: &RouteCache) -> Option<Station> {
+    fn link_addr_of(&mut self, cache: &RouteCache) -> Option<LinkAddr> {
         if cache.generation != self.ip.generation() {
             return None;
         }
@@ -347,19 +347,19 @@ impl<S: Sink> IpOut<'_, S> {
             None => Mac::ZERO,
             Some(at) => self.ip.neighbours.usable(at, self.now)?,
         };
-        Some(Station { iface: cache.iface, mac, mtu: cache.mtu.into(), waits_for: None })
+        Some(LinkAddr { iface: cache.iface, mac, mtu: cache.mtu.into(), waits_for: None })
     }
 
     /// The lookup behind a cold cache.
     #[cold]
-    fn resolve(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<Station, OutError> {
+    fn resolve(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<LinkAddr, OutError> {
         if let Some(via) = self.via {
-            return self.station_via(via, key);
+            return self.link_addr_via(via, key);
         }
         let known = self.ip.known_route(key);
-        if let Some(station) = self.station_of(&known) {
+        if let Some(link_addr) = self.link_addr_of(&known) {
             *cache = known;
-            return Ok(station);
+            return Ok(link_addr);
         }
         *cache = RouteCache::default();
         let hop = self.ip.hop(key.table, &key.local, &key.remote).inspect_err(|_| self.counters.ip.no_route += 1)?;
@@ -369,7 +369,7 @@ impl<S: Sink> IpOut<'_, S> {
         let (mac, neighbour, waits_for) = match hop.next {
             Next::Bare => (Mac::ZERO, None, None),
             // Groups are rare and their address is quickly made: they are not cached.
-            Next::Known(mac) => return Ok(Station { iface, mac, mtu, waits_for: None }),
+            Next::Known(mac) => return Ok(LinkAddr { iface, mac, mtu, waits_for: None }),
             Next::Neighbour(addr) => {
                 let counters = &mut self.counters.neighbours;
                 let at = self.ip.neighbours.resolve(self.now, iface, &addr, counters).ok_or(OutError::NoRoute)?;
@@ -382,15 +382,15 @@ impl<S: Sink> IpOut<'_, S> {
         let generation = self.ip.generation();
         *cache = RouteCache { generation, mtu: mtu as u16, iface, neighbour };
         self.ip.ways.put(generation, key, link, *cache);
-        Ok(Station { iface, mac, mtu, waits_for })
+        Ok(LinkAddr { iface, mac, mtu, waits_for })
     }
 
     /// The lookup for what leaves by the interface that its sender names. It is not remembered: the next one may name another.
-    fn station_via(&mut self, via: Iface, key: &FlowKey) -> Result<Station, OutError> {
+    fn link_addr_via(&mut self, via: Iface, key: &FlowKey) -> Result<LinkAddr, OutError> {
         let hop = self.ip.hop_via(key.table, Some(via), &key.local, &key.remote);
         let hop = hop.inspect_err(|_| self.counters.ip.no_route += 1)?;
         let mtu = self.ip.interface(hop.iface).map_or(0, |i| i.mtu);
-        let known = |mac| Station { iface: hop.iface, mac, mtu, waits_for: None };
+        let known = |mac| LinkAddr { iface: hop.iface, mac, mtu, waits_for: None };
         let addr = match hop.next {
             Next::Bare => return Ok(known(Mac::ZERO)),
             Next::Known(mac) => return Ok(known(mac)),
@@ -400,7 +400,7 @@ impl<S: Sink> IpOut<'_, S> {
         let at = self.ip.neighbours.resolve(self.now, hop.iface, &addr, counters).ok_or(OutError::NoRoute)?;
         Ok(match self.ip.neighbours.usable(at, self.now) {
             Some(mac) => known(mac),
-            None => Station { waits_for: Some(at), ..known(Mac::ZERO) },
+            None => LinkAddr { waits_for: Some(at), ..known(Mac::ZERO) },
         })
     }
 
@@ -416,7 +416,7 @@ impl<S: Sink> IpOut<'_, S> {
     ) -> Result<(), OutError> {
         let Outgoing { key, proto, tos, ttl, head, body, transport } = *datagram;
         let total = head.len() + body.len();
-        let way = self.station(cache, key)?.mtu as usize;
+        let way = self.link_addr(cache, key)?.mtu as usize;
         let mtu = if cursor.most == 0 { way } else { way.min(cursor.most.into()) };
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         if cursor.id.is_none() && ip_len + total <= mtu {
@@ -469,14 +469,14 @@ impl<S: Sink> IpOut<'_, S> {
 
     /// Whether the device on the way from `key.local` to `key.remote` cuts a UDP packet with `payload` bytes into datagrams.
     pub(crate) fn cuts_datagrams(&mut self, cache: &mut RouteCache, key: &FlowKey, payload: usize) -> bool {
-        let Ok(station) = self.station(cache, key) else { return false };
-        let Some(interface) = self.ip.ifaces.get(usize::from(station.iface.0)) else { return false };
+        let Ok(link_addr) = self.link_addr(cache, key) else { return false };
+        let Some(interface) = self.ip.ifaces.get(usize::from(link_addr.iface.0)) else { return false };
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let packet = ip_len + udp::HEADER_LEN + payload;
         let frame = usize::from(interface.link_len) + packet;
         // A frame that waits for a neighbour lies in a place of MTU size.
         let fits = packet <= ipv4::MAX_LEN && frame <= interface.offloads.max_segmented_frame as usize;
-        interface.offloads.uso && fits && station.waits_for.is_none()
+        interface.offloads.uso && fits && link_addr.waits_for.is_none()
     }
 
     /// Sends a UDP packet that the device cuts into datagrams of `size` bytes, the last one perhaps shorter; routers of IPv4 may cut them unless `dont_fragment`.
@@ -532,7 +532,7 @@ impl<S: Sink> IpOut<'_, S> {
                 let (frame, meta) = self.ip.neighbours.frame(place);
                 let Some(room) = self.sink.reserve(iface, frame.len()) else { return false };
                 room[..frame.len()].copy_from_slice(frame);
-                // It waited without the station's address, which comes first in the frame.
+                // It waited without the link address's address, which comes first in the frame.
                 room[..mac.0.len()].copy_from_slice(&mac.0);
                 let len = frame.len();
                 self.commit(Finished { exit: Exit::Device(iface), len, meta });

@@ -44,7 +44,7 @@ pub(crate) enum LinkWhat {
     Answer {
         /// The asker; for IPv6 the unspecified address when it has none yet.
         to: Addr,
-        /// Its station.
+        /// Its link address.
         mac: Mac,
     },
     /// Tells all.

@@ -86,7 +86,7 @@ impl<E: Env> Stack<E> {
             Kind::PathMtu => self.import_path_mtu(r),
             Kind::Bind => self.import_bind(r, made),
             Kind::Listener => self.tcp.import_listener(r, made),
-            Kind::HalfOpen => self.tcp.import_half(r, made),
+            Kind::HalfOpen => self.tcp.import_syn_rcvd(r, made),
             Kind::Connection => {
                 let (tcp, mut cx) = self.split();
                 tcp.import_conn(&mut cx, r, made)

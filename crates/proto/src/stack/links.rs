@@ -123,7 +123,7 @@ impl<E: Env> Stack<E> {
         addresses.iter().try_for_each(|cidr| self.put_address(iface, *cidr))
     }
 
-    /// Changes the station's address of an Ethernet interface. Its IPv6 link-local address follows, if it was made of the old one, and all addresses
+    /// Changes the link address's address of an Ethernet interface. Its IPv6 link-local address follows, if it was made of the old one, and all addresses
     /// are announced anew with the next `emit`.
     ///
     /// # Errors

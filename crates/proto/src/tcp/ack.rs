@@ -191,7 +191,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     let rtt_sample = if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
     if sack.passed > 0 && c.recovery.phase() == Phase::Open {
         // What was missing came after all, though nothing was sent again.
-        c.suffer(cx.pools, |t| t.reord_seen += 1);
+        c.note_rare(cx.pools, |t| t.reord_seen += 1);
     }
     let lost = c.lost_by_time(cx.pools, cx.now, una);
     let info = AckInfo {

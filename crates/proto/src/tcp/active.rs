@@ -9,7 +9,7 @@ use super::context::{Arrival, ConnCx, Cx};
 use super::established::established;
 use super::options::{self, Offered};
 use super::state::Cause;
-use super::{ack, open, text};
+use super::{ack, open, payload};
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -24,7 +24,7 @@ pub(crate) fn on_segment<E: Env>(
     let (seg, len) = (arrival.seg, arrival.len());
     c.segs_in = c.segs_in.wrapping_add(1);
     if len > 0 {
-        text::count(cx.now, c, arrival.meta.segment_size, len);
+        payload::count(cx.now, c, arrival.meta.segment_size, len);
     }
     // First: the ACK.
     let acks_syn = seg.flags.ack() && seg.ack.gt(c.iss) && seg.ack.le(c.snd.nxt);

@@ -10,6 +10,7 @@ use clearway_wire::Seq;
 use super::cc::Cc;
 use super::loss::sent::Sent;
 use super::options::MIN_MSS;
+use super::rare_stats::RareStats;
 use super::rate::DeliveryRate;
 use super::rcv::{Rcv, RcvAhead};
 use super::reasm::Reasm;
@@ -19,7 +20,6 @@ use super::sack::Scoreboard;
 use super::settings::Settings;
 use super::snd::{Snd, SndAhead};
 use super::state::{Cause, State, after};
-use super::trouble::Trouble;
 use crate::config::ConnOptions;
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -82,7 +82,7 @@ pub(crate) struct Conn<E: Env> {
     /// In the line of connections that want a turn of emit.
     pub ready: Place,
     /// In the line of those with events for their owners.
-    pub news: Place,
+    pub event_queue: Place,
     // ---- received and written bytes
     pub rx: <E::Rx as RxStore<E::Buf>>::Queue,
     pub tx: <E::Tx as TxStore>::Queue,
@@ -121,7 +121,7 @@ pub(crate) struct Conn<E: Env> {
     pub reasm: Held<Reasm>,
     pub sack: Held<Scoreboard>,
     pub sent: Held<Sent>,
-    pub trouble: Held<Trouble>,
+    pub rare: Held<RareStats>,
     // ---- seldom
     /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener; of an orphan it says what [`Orphaned`] holds.
     pub token: u64,
@@ -180,7 +180,7 @@ impl<E: Env> Conn<E> {
             heard: Ms::of(now),
             delack: Instant::NEVER,
             ready: Place::OFF,
-            news: Place::OFF,
+            event_queue: Place::OFF,
             rx,
             tx,
             data_segs_in: 0,
@@ -212,7 +212,7 @@ impl<E: Env> Conn<E> {
             reasm: Held::NONE,
             sack: Held::NONE,
             sent: Held::NONE,
-            trouble: Held::NONE,
+            rare: Held::NONE,
             token,
             settings: options.into(),
             failure: None,

@@ -7,9 +7,9 @@ use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::loss::sent::Sent;
+use super::rare_stats::RareStats;
 use super::reasm::Reasm;
 use super::sack::Scoreboard;
-use super::trouble::Trouble;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::flow::{FlowKey, Found};
@@ -34,7 +34,7 @@ pub(crate) struct Pools<E: Env> {
     pub reasm: Slab<Reasm>,
     pub boards: Slab<Scoreboard>,
     pub sent: Slab<Sent>,
-    pub troubles: Slab<Trouble>,
+    pub rare_stats: Slab<RareStats>,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,

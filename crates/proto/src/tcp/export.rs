@@ -13,13 +13,13 @@ use super::context::{Cx, Pools};
 use super::loss::sent::Sent;
 use super::marks::Marks;
 use super::options::MIN_MSS;
+use super::rare_stats::{RareStats, Undo};
 use super::reasm::Reasm;
-use super::records::{Half, Wait};
+use super::records::{SynRcvd, TimeWait};
 use super::recovery::Recovery;
 use super::sack::Scoreboard;
 use super::span::Span;
 use super::state::State;
-use super::trouble::{Trouble, Undo};
 use super::window::MAX_SCALE;
 use crate::config::{Congestion, ConnOptions, Keepalive};
 use crate::error::{Failure, ListenError, Unreachable};
@@ -289,8 +289,8 @@ impl<E: Env> Tcp<E> {
         for id in &listeners {
             self.export_listener(w, *id);
         }
-        for index in 0..self.half.capacity() {
-            self.export_half(w, index);
+        for index in 0..self.syn_rcvd.capacity() {
+            self.export_syn_rcvd(w, index);
         }
         let mut left_out = 0;
         for index in self.in_order(&listeners) {
@@ -299,7 +299,7 @@ impl<E: Env> Tcp<E> {
         let mut next = self.waits.front();
         while let Some(index) = next {
             self.export_wait(w, index);
-            next = self.waits.next(&mut self.wait.links(|w| &mut w.link), index);
+            next = self.waits.next(&mut self.time_wait.links(|w| &mut w.link), index);
         }
         left_out
     }
@@ -333,15 +333,15 @@ impl<E: Env> Tcp<E> {
         });
     }
 
-    fn export_half(&mut self, w: &mut Writer, index: u32) {
-        let mut due = self.half_wheel.deadline(index).unwrap_or(Instant::NEVER);
-        let Some(half) = self.half.by_index_mut(index) else { return };
+    fn export_syn_rcvd(&mut self, w: &mut Writer, index: u32) {
+        let mut due = self.syn_rcvd_wheel.deadline(index).unwrap_or(Instant::NEVER);
+        let Some(syn_rcvd) = self.syn_rcvd.by_index_mut(index) else { return };
         // Whoever is answered when there is no listener any more is answered with a reset, record or not.
-        if self.listeners.get(half.listener).is_none() {
+        if self.listeners.get(syn_rcvd.listener).is_none() {
             return;
         }
         w.record(Kind::HalfOpen, |w| {
-            half_fields(half, w);
+            half_fields(syn_rcvd, w);
             w.instant(18, &mut due);
         });
     }
@@ -379,10 +379,10 @@ impl<E: Env> Tcp<E> {
             }
             c.fields(w);
             c.marks = marks;
-            let mut trouble = c.suffered(pools).clone();
+            let mut rare = c.suffered(pools).clone();
             // What another law had is of no use to this one.
-            trouble.undo = trouble.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
-            trouble.fields(w);
+            rare.undo = rare.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
+            rare.fields(w);
             if let Some(mut sent) = c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned() {
                 sent.fields(w);
             }
@@ -403,7 +403,7 @@ impl<E: Env> Tcp<E> {
     }
 
     fn export_wait(&mut self, w: &mut Writer, index: u32) {
-        let Some(wait) = self.wait.by_index_mut(index) else { return };
+        let Some(wait) = self.time_wait.by_index_mut(index) else { return };
         w.record(Kind::TimeWait, |w| wait_fields(wait, w));
     }
 
@@ -420,10 +420,10 @@ impl<E: Env> Tcp<E> {
             defer: 0,
             token: 0,
             options: ConnOptions::default(),
-            half: 0,
+            syn_rcvd: 0,
             given: 0,
             queue: List::new(),
-            news: Link::OFF,
+            event_queue: Link::OFF,
         };
         let mut bits = 0;
         r.u64(1, &mut bits);
@@ -450,9 +450,9 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Makes a half-open connection of a record.
-    pub(crate) fn import_half(&mut self, r: &mut Reader<'_>, made: &Imported) -> Result<(), Fault> {
+    pub(crate) fn import_syn_rcvd(&mut self, r: &mut Reader<'_>, made: &Imported) -> Result<(), Fault> {
         let nobody = ListenerId::from_bits(1 << u32::BITS).ok_or(Fault::Missing)?;
-        let mut half = Half {
+        let mut syn_rcvd = SynRcvd {
             key: NO_FLOW,
             tries: 0,
             challenges: 0,
@@ -467,27 +467,31 @@ impl<E: Env> Tcp<E> {
             listener: nobody,
         };
         let (now, mut due) = (r.now(), Instant::NEVER);
-        half_fields(&mut half, r);
+        half_fields(&mut syn_rcvd, r);
         r.instant(18, &mut due);
         r.check()?;
-        half.listener =
-            made.listeners.iter().find(|(was, _)| *was == half.listener).map(|(_, is)| *is).ok_or(Fault::Missing)?;
-        if half.mss < LEAST_MSS || half.snd_scale > MAX_SCALE {
+        syn_rcvd.listener = made
+            .listeners
+            .iter()
+            .find(|(was, _)| *was == syn_rcvd.listener)
+            .map(|(_, is)| *is)
+            .ok_or(Fault::Missing)?;
+        if syn_rcvd.mss < LEAST_MSS || syn_rcvd.snd_scale > MAX_SCALE {
             return Err(Fault::Contradiction("a window or a segment that no peer can offer"));
         }
-        if self.find(&half.key).is_some() {
+        if self.find(&syn_rcvd.key).is_some() {
             return Err(Fault::Exists);
         }
-        let (hash, port, listener) = (self.flows.hash(&half.key), half.key.local_port, half.listener);
-        let handle = self.half.insert(half).ok_or(Fault::Full)?;
-        if !self.flows.insert(hash, FlowRef::new(LifePhase::Half, handle.index()), port) {
-            self.half.remove(handle);
+        let (hash, port, listener) = (self.flows.hash(&syn_rcvd.key), syn_rcvd.key.local_port, syn_rcvd.listener);
+        let handle = self.syn_rcvd.insert(syn_rcvd).ok_or(Fault::Full)?;
+        if !self.flows.insert(hash, FlowRef::new(LifePhase::SynRcvd, handle.index()), port) {
+            self.syn_rcvd.remove(handle);
             return Err(Fault::Full);
         }
         // A record that nobody would look at again would never go.
-        self.half_wheel.arm(handle.index(), due.min(now + LONGEST_WAIT));
+        self.syn_rcvd_wheel.arm(handle.index(), due.min(now + LONGEST_WAIT));
         if let Some(listener) = self.listeners.get_mut(listener) {
-            listener.half += 1;
+            listener.syn_rcvd += 1;
         }
         Ok(())
     }
@@ -545,13 +549,13 @@ impl<E: Env> Tcp<E> {
         r.bytes(301, &mut early);
         r.bytes(302, &mut written);
         let undo = r.has(350).then_some(Undo { cc: c.cc, una: c.snd.una, bytes: 0 });
-        let mut trouble = Trouble::NONE;
-        trouble.undo = undo;
+        let mut rare = RareStats::NONE;
+        rare.undo = undo;
         let outstanding = Span::new(c.snd.una, c.snd.nxt);
         let mut flights = Sent::new(outstanding, r.now());
         flights.fields(r);
         let troubled = r.has(230);
-        trouble.fields(r);
+        rare.fields(r);
         r.check()?;
         if u32::try_from(written.len()).is_err() || u32::try_from(unread.len()).is_err() {
             return Err(Fault::Full);
@@ -598,7 +602,7 @@ impl<E: Env> Tcp<E> {
             c.marks.clear(Marks::REORDERING);
         }
         if troubled {
-            c.trouble.take(&mut p.troubles, trouble);
+            c.rare.take(&mut p.rare_stats, rare);
         }
         if c.marks.has(Marks::DETACHED) {
             c.stop();
@@ -642,14 +646,14 @@ impl<E: Env> Tcp<E> {
         c.reasm.give_back(&mut self.pools.reasm);
         c.sack.give_back(&mut self.pools.boards);
         c.sent.give_back(&mut self.pools.sent);
-        c.trouble.give_back(&mut self.pools.troubles);
+        c.rare.give_back(&mut self.pools.rare_stats);
         self.pools.rx.close(c.rx);
         self.pools.tx.close(c.tx);
     }
 
     /// Makes a TIME-WAIT record.
     pub(crate) fn import_wait(&mut self, cx: &Cx<'_>, r: &mut Reader<'_>) -> Result<(), Fault> {
-        let mut wait = Wait {
+        let mut wait = TimeWait {
             key: NO_FLOW,
             window: 0,
             rcv_nxt: Seq(0),
@@ -669,12 +673,12 @@ impl<E: Env> Tcp<E> {
             return Err(Fault::Exists);
         }
         let (hash, port) = (self.flows.hash(&wait.key), wait.key.local_port);
-        let handle = self.wait.insert(wait).ok_or(Fault::Full)?;
-        if !self.flows.insert(hash, FlowRef::new(LifePhase::Wait, handle.index()), port) {
-            self.wait.remove(handle);
+        let handle = self.time_wait.insert(wait).ok_or(Fault::Full)?;
+        if !self.flows.insert(hash, FlowRef::new(LifePhase::TimeWait, handle.index()), port) {
+            self.time_wait.remove(handle);
             return Err(Fault::Full);
         }
-        self.waits.push_back(&mut self.wait.links(|w| &mut w.link), handle.index());
+        self.waits.push_back(&mut self.time_wait.links(|w| &mut w.link), handle.index());
         Ok(())
     }
 
@@ -787,10 +791,10 @@ fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
 }
 
 /// A half-open connection but for its deadline, under 1 to 17.
-fn half_fields(half: &mut Half, f: &mut impl Fields) {
+fn half_fields(syn_rcvd: &mut SynRcvd, f: &mut impl Fields) {
     let now = f.now();
-    let Half { key, tries, challenges, irs, iss, ts_recent, mss, snd_scale, agreed, since_us, ts_offset, listener } =
-        half;
+    let SynRcvd { key, tries, challenges, irs, iss, ts_recent, mss, snd_scale, agreed, since_us, ts_offset, listener } =
+        syn_rcvd;
     key_fields(key, f);
     let mut bits = listener.to_bits();
     f.u64(6, &mut bits);
@@ -815,9 +819,9 @@ fn half_fields(half: &mut Half, f: &mut impl Fields) {
 }
 
 /// A TIME-WAIT record, under 1 to 10.
-fn wait_fields(wait: &mut Wait, f: &mut impl Fields) {
+fn wait_fields(wait: &mut TimeWait, f: &mut impl Fields) {
     let now = f.now().as_millis() as u32;
-    let Wait { key, window, rcv_nxt, snd_nxt, ts_recent, ends_ms, link: _ } = wait;
+    let TimeWait { key, window, rcv_nxt, snd_nxt, ts_recent, ends_ms, link: _ } = wait;
     key_fields(key, f);
     f.u16(6, window);
     f.seq(7, rcv_nxt);

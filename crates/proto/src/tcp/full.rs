@@ -42,8 +42,8 @@ impl<E: Env> Tcp<E> {
     #[cold]
     pub(super) fn refuse_open(&mut self, cx: &mut Cx<'_>, seeds: &Seeds, seg: &Segment) -> Drop {
         self.make_room(cx);
-        if let Some(index) = seeds.half {
-            self.forget_half(index);
+        if let Some(index) = seeds.syn_rcvd {
+            self.forget_syn_rcvd(index);
         }
         cx.reset_for(&seeds.key, seg, 0);
         Drop::TcpConnectionsFull

@@ -24,7 +24,7 @@ impl<E: Env> Tcp<E> {
         let board = c.sack.get(&p.boards);
         let scaled = |shift| c.snd.scales.then_some(shift);
         let mss = u32::from(c.mss);
-        let trouble = c.suffered(p);
+        let rare = c.suffered(p);
         let (rwnd_limited, sndbuf_limited) = c.limited_times(now, p);
         let is_open = c.state != State::SynSent;
         let unread = p.rx.unread(&c.rx);
@@ -58,25 +58,25 @@ impl<E: Env> Tcp<E> {
             unread,
             retransmits: if probing { 0 } else { u32::from(c.recovery.tries) },
             probes: if probing { c.recovery.tries } else { 0 },
-            total_retransmits: trouble.segs_retransmitted + trouble.syns_retransmitted,
-            bytes_sent: c.bytes_sent_once() + trouble.bytes_retransmitted,
-            bytes_retransmitted: trouble.bytes_retransmitted,
+            total_retransmits: rare.segs_retransmitted + rare.syns_retransmitted,
+            bytes_sent: c.bytes_sent_once() + rare.bytes_retransmitted,
+            bytes_retransmitted: rare.bytes_retransmitted,
             bytes_acked: c.bytes_acked(),
             bytes_received: if is_open { c.bytes_received() } else { 0 },
             segs_in: c.segs_in,
             segs_out: c.segs_out,
             data_segs_in: c.data_segs_in,
             data_segs_out: c.data_segs_out,
-            delivered: delivered(c, trouble.segs_retransmitted, board.map_or(0, |b| b.bytes())),
+            delivered: delivered(c, rare.segs_retransmitted, board.map_or(0, |b| b.bytes())),
             delivery_rate: c.rate.bytes_per_second(),
             delivery_rate_app_limited: c.rate.is_app_limited(),
             busy: Duration::from_millis(u64::from(c.busy_ms)) + waiting(c, now),
             rwnd_limited,
             sndbuf_limited,
             reordering: u32::from(DUP_THRESH),
-            reord_seen: trouble.reord_seen,
-            dsack_dups: trouble.dsack_dups,
-            rcv_ooo_segs: trouble.ooo_segs,
+            reord_seen: rare.reord_seen,
+            dsack_dups: rare.dsack_dups,
+            rcv_ooo_segs: rare.ooo_segs,
             last_data_sent: c.times.sent.ago(now),
             last_data_received: c.data_heard.ago(now),
             last_ack_received: c.heard.ago(now),

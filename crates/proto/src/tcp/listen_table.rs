@@ -29,13 +29,13 @@ pub(crate) struct Listener {
     pub token: u64,
     pub options: ConnOptions,
     /// Handshakes in progress.
-    pub half: u32,
+    pub syn_rcvd: u32,
     /// Connections that it was given so far.
     pub given: u32,
     /// Finished handshakes, oldest first, linked through the connections.
     pub queue: List,
     /// On the list of listeners that have news for their owner.
-    pub news: Link,
+    pub event_queue: Link,
 }
 
 /// All listening sockets.
@@ -44,7 +44,7 @@ pub(crate) struct ListenTable {
     map: FlowMap,
     hash: AddrHash,
     /// Listeners that have news for their owner.
-    news: List,
+    event_queue: List,
 }
 
 impl ListenTable {
@@ -55,7 +55,7 @@ impl ListenTable {
             slab: Slab::new(capacity),
             map: FlowMap::new(capacity.saturating_mul(2)),
             hash,
-            news: List::new(),
+            event_queue: List::new(),
         }
     }
 
@@ -85,7 +85,7 @@ impl ListenTable {
 
     /// Connections that a listener was given and that nobody has accepted yet, and then all that it was ever given.
     fn load(&self, index: u32) -> (u32, u32) {
-        self.slab.by_index(index).map_or((u32::MAX, 0), |l| (l.half + l.queue.len(), l.given))
+        self.slab.by_index(index).map_or((u32::MAX, 0), |l| (l.syn_rcvd + l.queue.len(), l.given))
     }
 
     /// Whether a listener without reservation has this address and port.
@@ -162,7 +162,7 @@ impl ListenTable {
             let l = self.slab.get(handle)?;
             (l.table, l.local, l.both, l.next)
         };
-        self.news.remove(&mut self.slab.links(|l| &mut l.news), handle.index());
+        self.event_queue.remove(&mut self.slab.links(|l| &mut l.event_queue), handle.index());
         let first = self.exact(table, &local.addr, local.port).filter(|first| *first != handle.index());
         if let Some(first) = first {
             self.unlink(first, handle.index(), next);
@@ -220,7 +220,7 @@ impl ListenTable {
                 local: l.local,
                 token: l.token,
                 backlog: l.backlog,
-                half_open: l.half,
+                half_open: l.syn_rcvd,
                 pending: l.queue.len(),
             })
         })
@@ -229,13 +229,13 @@ impl ListenTable {
     /// The owner shall look at the listener.
     pub(crate) fn mark(&mut self, id: ListenerId) {
         if self.get(id).is_some() {
-            self.news.push_back(&mut self.slab.links(|l| &mut l.news), id.index());
+            self.event_queue.push_back(&mut self.slab.links(|l| &mut l.event_queue), id.index());
         }
     }
 
     /// The next listener that its owner shall look at, with the owner's word.
     pub(crate) fn next_marked(&mut self) -> Option<(ListenerId, u64)> {
-        let index = self.news.pop_front(&mut self.slab.links(|l| &mut l.news))?;
+        let index = self.event_queue.pop_front(&mut self.slab.links(|l| &mut l.event_queue))?;
         let token = self.slab.by_index(index)?.token;
         Some((self.id_at(index)?, token))
     }

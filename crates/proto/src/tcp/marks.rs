@@ -34,7 +34,7 @@ marks! {
     PROBE_DUE = 4;
     /// The sender waited long enough for the window to grow: whatever fits may leave (RFC 9293 3.8.6.2.1, the override timeout).
     FORCE = 5;
-    /// The next ACK reports a duplicate, `Trouble::duplicate` (RFC 2883).
+    /// The next ACK reports a duplicate, `RareStats::duplicate` (RFC 2883).
     DUPLICATE = 23;
     /// A write was cut short: tell the owner when there is room.
     WANT_ROOM = 17;
@@ -78,7 +78,7 @@ marks! {
     PROBING = 26;
     /// A round trip is being timed, from `Timing::seq`.
     TIMING = 18;
-    /// The peer's window is what holds sending back (`trouble.rs`).
+    /// The peer's window is what holds sending back (`rare.rs`).
     RWND_LIMITED = 24;
     /// The owner's send queue is what holds sending back: all of it is on its way, and it is full.
     SNDBUF_LIMITED = 27;

@@ -12,8 +12,8 @@ use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::established::established;
+use super::payload;
 use super::state::{Cause, State};
-use super::text;
 use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -108,13 +108,13 @@ pub(crate) fn on_expected<E: Env, const LOSSLESS: bool>(
         return Ok(());
     }
     if segment_size == 0 {
-        text::note(cx.now, c, 0, len);
+        payload::note(cx.now, c, 0, len);
     } else {
-        text::note_joined(cx.now, c, segment_size, len);
+        payload::note_joined(cx.now, c, segment_size, len);
     }
     let Some((buf, front)) = payload.take() else { return Ok(()) };
     let kept = cx.pools.rx.append_part(&mut c.rx, buf, front, len);
-    text::in_order(c, cx, seg.flags, (kept, len))
+    payload::in_order(c, cx, seg.flags, (kept, len))
 }
 
 /// A segment for an open connection.
@@ -142,7 +142,7 @@ pub(crate) fn on_segment<E: Env>(
 fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
     let len = arrival.len();
     if len > 0 {
-        text::count(cx.now, c, arrival.meta.segment_size, len);
+        payload::count(cx.now, c, arrival.meta.segment_size, len);
     }
     if matches!(c.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
         return Err(Drop::TcpAfterClose);
@@ -258,7 +258,7 @@ fn step_1_sequence<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Se
     }
     let is_old = (seg.seq + seq_len).le(c.rcv.nxt);
     if is_old && len > 0 {
-        text::note_duplicate(c, cx.pools, seg.seq, len);
+        payload::note_duplicate(c, cx.pools, seg.seq, len);
     }
     answer_unacceptable(c, cx, len);
     Err(if is_old { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow })
@@ -426,7 +426,7 @@ pub(super) fn step_7_and_8<E: Env>(
         c.marks.set(Marks::FIN_WAITS);
         c.ack_now();
     }
-    let taken = if arrival.len() > 0 { text::step_7_payload(c, cx, arrival) } else { Ok(()) };
+    let taken = if arrival.len() > 0 { payload::step_7_payload(c, cx, arrival) } else { Ok(()) };
     step_8_fin(c);
     taken
 }

@@ -557,7 +557,7 @@ fn emit_span<E: Env, S: Sink>(
     left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0 });
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
-        c.suffer(p, |t| {
+        c.note_rare(p, |t| {
             t.bytes_retransmitted += u64::from(len);
             t.segs_retransmitted += segments;
             t.resent(len);
@@ -722,7 +722,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     }
     c.snd.nxt = c.iss + 1;
     if c.rtt.syn_repeated {
-        c.suffer(p, |t| t.syns_retransmitted += 1);
+        c.note_rare(p, |t| t.syns_retransmitted += 1);
         out.counters.tcp.retransmitted_segs += 1;
     } else if !c.marks.has(Marks::TIMING) {
         c.marks.set(Marks::TIMING);

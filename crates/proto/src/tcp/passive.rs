@@ -2,7 +2,7 @@
 
 use super::clock::stamp;
 use super::marks::Marks;
-use super::records::{Half, SACKS, SCALING, STAMPS, Seeds};
+use super::records::{SACKS, SCALING, STAMPS, Seeds, SynRcvd};
 use clearway_base::{Duration, Handle, Instant};
 use clearway_wire::{Flags, Segment, Seq};
 
@@ -10,9 +10,9 @@ use super::conn::{Conn, Start};
 use super::context::{Arrival, ConnCx, Cx};
 use super::cookie::{self, CookieOptions};
 use super::established::established;
-use super::half::SynAck;
 use super::options::{self, Agreed, Offered};
 use super::state::State;
+use super::syn_rcvd::SynAck;
 use super::{Tcp, isn, window};
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
@@ -67,7 +67,7 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpAcceptQueueFull);
         }
         self.refuse_syn(cx, key, seg)?;
-        let full = listener.half >= listener.backlog || self.half.is_full() || self.flows.is_full();
+        let full = listener.syn_rcvd >= listener.backlog || self.syn_rcvd.is_full() || self.flows.is_full();
         if full && !cx.config.tcp.syn_cookies {
             return Err(Drop::TcpBacklogFull);
         }
@@ -84,7 +84,7 @@ impl<E: Env> Tcp<E> {
             iss = old + REUSE_GAP;
         }
         let bits = |on: bool, bit| if on { bit } else { 0 };
-        let half = Half {
+        let syn_rcvd = SynRcvd {
             key: *key,
             tries: 0,
             challenges: 0,
@@ -98,17 +98,17 @@ impl<E: Env> Tcp<E> {
             ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
         };
-        self.answer_half(cx, &half);
-        let Some(handle) = self.half.insert(half) else {
+        self.answer_syn_rcvd(cx, &syn_rcvd);
+        let Some(handle) = self.syn_rcvd.insert(syn_rcvd) else {
             return Err(Drop::TcpBacklogFull);
         };
-        if !self.flows.insert(arrival.found.hash, FlowRef::new(LifePhase::Half, handle.index()), key.local_port) {
-            self.half.remove(handle);
+        if !self.flows.insert(arrival.found.hash, FlowRef::new(LifePhase::SynRcvd, handle.index()), key.local_port) {
+            self.syn_rcvd.remove(handle);
             return Err(Drop::TcpBacklogFull);
         }
-        self.half_wheel.arm(handle.index(), now + cx.config.tcp.rto_initial);
+        self.syn_rcvd_wheel.arm(handle.index(), now + cx.config.tcp.rto_initial);
         if let Some(listener) = self.listeners.get_mut(id) {
-            listener.half += 1;
+            listener.syn_rcvd += 1;
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl<E: Env> Tcp<E> {
             round_trip: None,
             ts_offset: isn::ts_offset(&self.secret, key.local, key.remote),
             tries: 0,
-            half: None,
+            syn_rcvd: None,
         };
         let open = self.make_open(cx, &seeds, seg)?;
         cx.counters.tcp.syn_cookies_accepted += 1;
@@ -199,8 +199,8 @@ impl<E: Env> Tcp<E> {
     /// is still to be delivered. When there is no room the stranger is told by a reset.
     pub(super) fn make_open(&mut self, cx: &mut Cx<'_>, seeds: &Seeds, seg: &Segment) -> Result<u32, Drop> {
         let Some(listener) = self.listeners.get(seeds.listener) else {
-            if let Some(index) = seeds.half {
-                self.forget_half(index);
+            if let Some(index) = seeds.syn_rcvd {
+                self.forget_syn_rcvd(index);
             }
             cx.reset_for(&seeds.key, seg, 0);
             return Err(Drop::TcpPortClosed);
@@ -209,7 +209,7 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpAcceptQueueFull);
         }
         let (token, options) = (listener.token, listener.options);
-        if !self.room_for_one(cx) || (seeds.half.is_none() && self.flows.is_full()) {
+        if !self.room_for_one(cx) || (seeds.syn_rcvd.is_none() && self.flows.is_full()) {
             return Err(self.refuse_open(cx, seeds, seg));
         }
         let start = Start { key: seeds.key, token, options, iss: seeds.iss, ts_offset: seeds.ts_offset };
@@ -229,7 +229,7 @@ impl<E: Env> Tcp<E> {
         // The SYN and its answers, which no record of this kind has seen.
         (conn.segs_in, conn.segs_out) = (1, 1 + u32::from(seeds.tries));
         if seeds.tries > 0 {
-            conn.suffer(pools, |t| t.syns_retransmitted = seeds.tries.into());
+            conn.note_rare(pools, |t| t.syns_retransmitted = seeds.tries.into());
         }
         if let Some(round_trip) = seeds.round_trip {
             conn.rtt.on_sample(round_trip, 1, conn.mss);
@@ -243,10 +243,10 @@ impl<E: Env> Tcp<E> {
         established(conn, &mut ConnCx { pools, stack: cx });
         let to = FlowRef::new(LifePhase::Open, index);
         let hash = seeds.hash;
-        match seeds.half {
-            Some(half) => {
-                self.take_half(half);
-                self.flows.moved(hash, FlowRef::new(LifePhase::Half, half), to);
+        match seeds.syn_rcvd {
+            Some(syn_rcvd) => {
+                self.take_syn_rcvd(syn_rcvd);
+                self.flows.moved(hash, FlowRef::new(LifePhase::SynRcvd, syn_rcvd), to);
             }
             None => {
                 // There is room: it was looked at above. Should the table refuse all the same, the connection goes again.

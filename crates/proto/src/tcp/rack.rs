@@ -12,10 +12,10 @@ use clearway_wire::Seq;
 use super::conn::Conn;
 use super::context::Pools;
 use super::loss::sent::{Lost, Sent};
+use super::rare_stats::Undo;
 use super::rtt::GRANULARITY;
 use super::sack::Scoreboard;
 use super::span::Span;
-use super::trouble::Undo;
 use crate::store::Env;
 
 impl<E: Env> Conn<E> {
@@ -91,19 +91,19 @@ impl<E: Env> Conn<E> {
     /// Fast recovery begins: what it does to the congestion window may have to be taken back.
     pub(super) fn remember_undo(&mut self, p: &mut Pools<E>) {
         let (cc, una) = (self.cc, self.snd.una);
-        self.suffer(p, |t| t.undo = Some(Undo { cc, una, bytes: 0 }));
+        self.note_rare(p, |t| t.undo = Some(Undo { cc, una, bytes: 0 }));
     }
 
     /// Something was lost beyond doubt.
     pub(super) fn forget_undo(&mut self, p: &mut Pools<E>) {
-        if let Some(rare) = self.trouble.get_mut(&mut p.troubles) {
+        if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
             rare.undo = None;
         }
     }
 
     /// Fast recovery is over.
     pub(super) fn recovered(&mut self, p: &mut Pools<E>) {
-        if let Some(rare) = self.trouble.get_mut(&mut p.troubles) {
+        if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
             rare.reordering.on_recovered();
         }
     }
@@ -113,7 +113,7 @@ impl<E: Env> Conn<E> {
     pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, twice: Span) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let mut undone = None;
-        self.suffer(p, |t| {
+        self.note_rare(p, |t| {
             t.dsack_dups += 1;
             let Some(undo) = &mut t.undo else { return };
             if twice.start.lt(undo.una) || undo.bytes == 0 {

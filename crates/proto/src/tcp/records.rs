@@ -13,7 +13,7 @@ use crate::ids::ListenerId;
 use crate::store::Env;
 
 /// What is remembered of a stranger's SYN.
-pub(crate) struct Half {
+pub(crate) struct SynRcvd {
     pub key: FlowKey,
     /// How often the SYN-ACK was repeated.
     pub tries: u8,
@@ -36,14 +36,14 @@ pub(crate) struct Half {
     pub listener: ListenerId,
 }
 
-/// Bits of [`Half::agreed`].
+/// Bits of [`SynRcvd::agreed`].
 pub(crate) const SCALING: u8 = 1;
 pub(crate) const STAMPS: u8 = 2;
 pub(crate) const SACKS: u8 = 4;
 /// Not agreed on, but kept here: the ACK has come, and the listener waits for data.
 pub(crate) const ACKED: u8 = 8;
 
-impl Half {
+impl SynRcvd {
     /// How long ago the first SYN-ACK was planned, if that is less than an hour.
     pub(super) fn age(&self, now: Instant) -> Duration {
         Duration::from_micros(u64::from((now.as_micros() as u32).wrapping_sub(self.since_us)))
@@ -64,7 +64,7 @@ impl Half {
 }
 
 /// What is remembered of a finished connection: 64 bytes.
-pub(crate) struct Wait {
+pub(crate) struct TimeWait {
     pub key: FlowKey,
     /// The window that our ACKs repeat; its lowest bit says that timestamps are in use.
     pub window: u16,
@@ -78,7 +78,7 @@ pub(crate) struct Wait {
     pub link: Link,
 }
 
-impl Wait {
+impl TimeWait {
     pub(super) fn has_stamps(&self) -> bool {
         self.window & 1 == 1
     }
@@ -90,11 +90,11 @@ impl Wait {
     }
 }
 
-impl Wait {
+impl TimeWait {
     /// What is to be remembered of `c`.
-    pub(super) fn of<E: Env>(c: &Conn<E>, now: Instant, config: &Config) -> Wait {
+    pub(super) fn of<E: Env>(c: &Conn<E>, now: Instant, config: &Config) -> TimeWait {
         let window = (c.rcv.wnd() >> c.rcv.shift).min(u32::from(u16::MAX)) as u16;
-        Wait {
+        TimeWait {
             key: c.key,
             window: window & !1 | u16::from(c.marks.has(Marks::TS)),
             rcv_nxt: c.rcv.nxt,
@@ -123,5 +123,5 @@ pub(crate) struct Seeds {
     /// How often the SYN-ACK was repeated.
     pub tries: u8,
     /// The half-open record that it replaces; None for a cookie.
-    pub half: Option<u32>,
+    pub syn_rcvd: Option<u32>,
 }

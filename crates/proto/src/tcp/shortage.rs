@@ -4,7 +4,7 @@
 //! and then, in turn: who has moved too little since the last look is reset, until memory is short no more. The rule is in [`crate::store::lending`].
 
 use super::clock::Ms;
-use super::trouble::Loan;
+use super::rare_stats::Loan;
 use clearway_base::{Duration, Instant};
 
 use super::Tcp;
@@ -48,10 +48,10 @@ impl<E: Env> Tcp<E> {
             return;
         }
         let (acked, read) = (c.snd.una, c.read_to(&pools.rx));
-        c.suffer(pools, |_| ());
-        let Some(place) = c.trouble.index() else { return };
-        if borrowers.line.push_back(&mut pools.troubles.links(|t| &mut t.loan.link), place)
-            && let Some(record) = c.trouble.get_mut(&mut pools.troubles)
+        c.note_rare(pools, |_| ());
+        let Some(place) = c.rare.index() else { return };
+        if borrowers.line.push_back(&mut pools.rare_stats.links(|t| &mut t.loan.link), place)
+            && let Some(record) = c.rare.get_mut(&mut pools.rare_stats)
         {
             let link = record.loan.link;
             record.loan = Loan { link, conn: index, acked, read, since: Ms::of(*now) };
@@ -61,8 +61,8 @@ impl<E: Env> Tcp<E> {
     /// The connection at `index` gives everything back.
     pub(super) fn repaid(&mut self, index: u32) {
         let Tcp { open, pools, borrowers, .. } = self;
-        let Some(place) = open.by_index_mut(index).and_then(|c| c.trouble.index()) else { return };
-        borrowers.line.remove(&mut pools.troubles.links(|t| &mut t.loan.link), place);
+        let Some(place) = open.by_index_mut(index).and_then(|c| c.rare.index()) else { return };
+        borrowers.line.remove(&mut pools.rare_stats.links(|t| &mut t.loan.link), place);
     }
 
     /// When [`Tcp::look_at_borrowers`] is to be called next.
@@ -90,14 +90,14 @@ impl<E: Env> Tcp<E> {
 
     fn look_at_first(&mut self, cx: &mut Cx<'_>, (tx_short, rx_short): (bool, bool)) {
         let Tcp { open, pools, borrowers, .. } = self;
-        let Some(place) = borrowers.line.pop_front(&mut pools.troubles.links(|t| &mut t.loan.link)) else { return };
-        let Some(loan) = pools.troubles.by_index(place).map(|t| t.loan.clone()) else { return };
+        let Some(place) = borrowers.line.pop_front(&mut pools.rare_stats.links(|t| &mut t.loan.link)) else { return };
+        let Some(loan) = pools.rare_stats.by_index(place).map(|t| t.loan.clone()) else { return };
         let Some(c) = open.by_index_mut(loan.conn) else { return };
         let (sends, reads) = (pools.tx.borrowed(&c.tx), pools.rx.borrowed(&c.rx));
         if sends == 0 && reads == 0 {
             return;
         }
-        borrowers.line.push_back(&mut pools.troubles.links(|t| &mut t.loan.link), place);
+        borrowers.line.push_back(&mut pools.rare_stats.links(|t| &mut t.loan.link), place);
         let time = loan.since.ago(cx.now);
         if time < LOOK {
             return;
@@ -106,7 +106,7 @@ impl<E: Env> Tcp<E> {
         let sends_enough = !tx_short || moves_enough(sends, acked.since(loan.acked).into(), time);
         let reads_enough = !rx_short || moves_enough(reads, read.since(loan.read).into(), time);
         if sends_enough && reads_enough {
-            if let Some(record) = c.trouble.get_mut(&mut pools.troubles) {
+            if let Some(record) = c.rare.get_mut(&mut pools.rare_stats) {
                 (record.loan.acked, record.loan.read, record.loan.since) = (acked, read, Ms::of(cx.now));
             }
             return;

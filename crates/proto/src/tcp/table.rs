@@ -1,7 +1,7 @@
 //! The table of flows, the three phases of a connection's life, and what joins them.
 
 use super::marks::Marks;
-use super::records::{Half, Wait};
+use super::records::{SynRcvd, TimeWait};
 use clearway_base::{Handle, Instant, Line, List, Place, Rng, Slab, Wheel};
 use clearway_pkt::Sink;
 use clearway_wire::tcp::Plain;
@@ -62,11 +62,11 @@ pub(crate) struct Tcp<E: Env> {
     pub(super) now: Instant,
     pub(super) secret: Secret,
     pub(super) flows: Flows,
-    pub(super) half: Slab<Half>,
-    pub(super) half_wheel: Wheel,
+    pub(super) syn_rcvd: Slab<SynRcvd>,
+    pub(super) syn_rcvd_wheel: Wheel,
     pub(super) open: Slab<Conn<E>>,
     pub(super) wheel: Wheel,
-    pub(super) wait: Slab<Wait>,
+    pub(super) time_wait: Slab<TimeWait>,
     pub(super) waits: List,
     pub(crate) listeners: ListenTable,
     pub(super) ports: Ports,
@@ -77,7 +77,7 @@ pub(crate) struct Tcp<E: Env> {
     /// Connections that want a turn of emit.
     pub(super) ready: Line,
     /// Connections with events for their owners.
-    pub(super) news: Line,
+    pub(super) event_queue: Line,
     /// Connections whose owner is gone, the one that has been without him longest in front.
     pub(super) orphans: List,
     /// Connections that hold memory beyond their minimum.
@@ -113,11 +113,11 @@ impl<E: Env> Tcp<E> {
             now: Instant::ZERO,
             secret,
             flows: Flows::new(flows.min(MAX_INDEX), key(1), config.tcp.ephemeral_ports),
-            half: Slab::new(limits.half_open.min(MAX_INDEX)),
-            half_wheel: Wheel::with_tick_shift(limits.half_open.min(MAX_INDEX), HALF_TICK_SHIFT, Instant::ZERO),
+            syn_rcvd: Slab::new(limits.half_open.min(MAX_INDEX)),
+            syn_rcvd_wheel: Wheel::with_tick_shift(limits.half_open.min(MAX_INDEX), HALF_TICK_SHIFT, Instant::ZERO),
             open: Slab::new(limits.connections.min(MAX_INDEX)),
             wheel: Wheel::new(limits.connections.min(MAX_INDEX), Instant::ZERO),
-            wait: Slab::new(limits.time_wait.min(MAX_INDEX)),
+            time_wait: Slab::new(limits.time_wait.min(MAX_INDEX)),
             waits: List::new(),
             listeners: ListenTable::new(limits.listeners, AddrHash::new(&config.secret, 6)),
             ports: Ports::new(config.tcp.ephemeral_ports),
@@ -129,14 +129,14 @@ impl<E: Env> Tcp<E> {
                 reasm: Slab::new(limits.reassembly_maps),
                 boards: Slab::new(limits.sack_maps),
                 sent: Slab::new(limits.sack_maps),
-                troubles: Slab::new(limits.connections.min(MAX_INDEX)),
+                rare_stats: Slab::new(limits.connections.min(MAX_INDEX)),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
                 #[cfg(test)]
                 instances: super::context::Instances::All,
             },
             ready: Line::new(limits.connections.min(MAX_INDEX)),
-            news: Line::new(limits.connections.min(MAX_INDEX)),
+            event_queue: Line::new(limits.connections.min(MAX_INDEX)),
             orphans: List::new(),
             borrowers: Borrowers::default(),
             orphan_bytes: 0,
@@ -169,9 +169,9 @@ impl<E: Env> Tcp<E> {
     pub(super) fn prefetch_other(&self, flow: FlowRef) {
         let index = flow.index() as usize;
         match flow.phase() {
-            LifePhase::Half => clearway_hint::prefetch_slice_at(self.half.entries(), index),
+            LifePhase::SynRcvd => clearway_hint::prefetch_slice_at(self.syn_rcvd.entries(), index),
             LifePhase::Open => clearway_hint::prefetch_slice_at(self.open.entries(), index),
-            LifePhase::Wait => clearway_hint::prefetch_slice_at(self.wait.entries(), index),
+            LifePhase::TimeWait => clearway_hint::prefetch_slice_at(self.time_wait.entries(), index),
         }
     }
 
@@ -179,9 +179,9 @@ impl<E: Env> Tcp<E> {
     #[inline]
     pub(super) fn is_at(&self, at: FlowRef, key: &FlowKey) -> bool {
         let found = match at.phase() {
-            LifePhase::Half => self.half.by_index(at.index()).map(|h| &h.key),
+            LifePhase::SynRcvd => self.syn_rcvd.by_index(at.index()).map(|h| &h.key),
             LifePhase::Open => self.open.by_index(at.index()).filter(|c| !c.marks.has(Marks::DETACHED)).map(|c| &c.key),
-            LifePhase::Wait => self.wait.by_index(at.index()).map(|w| &w.key),
+            LifePhase::TimeWait => self.time_wait.by_index(at.index()).map(|w| &w.key),
         };
         found == Some(key)
     }
@@ -232,7 +232,7 @@ impl<E: Env> Tcp<E> {
         let result = open::on_expected::<E, true>(c, work, (seg, &SackBlocks::NONE), payload);
         if c.marks.any(UNSETTLED.with(Marks::ORPHAN).with(Marks::PENDING)) {
             self.settle_received(cx.config, cx.counters, index);
-        } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
+        } else if !c.events.is_empty() && !self.event_queue.join(index, &mut c.event_queue) {
             self.join_after_all(index);
         }
         result
@@ -261,7 +261,7 @@ impl<E: Env> Tcp<E> {
         };
         match at {
             Some(at) if at.phase() == LifePhase::Open => self.deliver(cx, at.index(), arrival),
-            Some(at) if at.phase() == LifePhase::Half => self.on_half(cx, at.index(), arrival),
+            Some(at) if at.phase() == LifePhase::SynRcvd => self.on_syn_rcvd(cx, at.index(), arrival),
             Some(at) => self.on_wait(cx, at.index(), arrival),
             None => self.on_unknown(cx, arrival),
         }
@@ -356,7 +356,7 @@ impl<E: Env> Tcp<E> {
         }
         let (turn, tell) = (c.marks.has(Marks::EMIT), !c.events.is_empty() && c.is_owned());
         let has_turn = !turn || self.ready.join(index, &mut c.ready);
-        let has_told = !tell || self.news.join(index, &mut c.news);
+        let has_told = !tell || self.event_queue.join(index, &mut c.event_queue);
         if !(has_turn && has_told) {
             self.join_after_all(index);
         }
@@ -366,18 +366,18 @@ impl<E: Env> Tcp<E> {
     #[cold]
     #[inline(never)]
     pub(super) fn join_after_all(&mut self, index: u32) {
-        let Tcp { ready, news, open, .. } = self;
+        let Tcp { ready, event_queue, open, .. } = self;
         let mut at = |index: u32, moved: &mut dyn FnMut(&mut Conn<E>)| {
             if let Some(c) = open.by_index_mut(index) {
                 moved(c);
             }
         };
         ready.close_up(|index, place| at(index, &mut |c| c.ready = place));
-        news.close_up(|index, place| at(index, &mut |c| c.news = place));
+        event_queue.close_up(|index, place| at(index, &mut |c| c.event_queue = place));
         let Some(c) = open.by_index_mut(index) else { return };
         let tell = !c.events.is_empty() && c.is_owned();
-        let joined =
-            (!c.marks.has(Marks::EMIT) || ready.join(index, &mut c.ready)) && (!tell || news.join(index, &mut c.news));
+        let joined = (!c.marks.has(Marks::EMIT) || ready.join(index, &mut c.ready))
+            && (!tell || event_queue.join(index, &mut c.event_queue));
         debug_assert!(joined, "a line without holes has room for every connection");
     }
 
@@ -414,7 +414,7 @@ impl<E: Env> Tcp<E> {
             self.orphan_bytes -= c.orphaned().bytes;
             self.orphans.remove(&mut self.open.links(|c| &mut c.owner), index);
             self.free(index);
-        } else if !c.events.is_empty() && !self.news.join(index, &mut c.news) {
+        } else if !c.events.is_empty() && !self.event_queue.join(index, &mut c.event_queue) {
             self.join_after_all(index);
         }
     }
@@ -429,7 +429,7 @@ impl<E: Env> Tcp<E> {
     pub(super) fn discard(&mut self, handle: Handle<Conn<E>>) {
         self.repaid(handle.index());
         if let Some(conn) = self.open.get_mut(handle) {
-            conn.trouble.give_back(&mut self.pools.troubles);
+            conn.rare.give_back(&mut self.pools.rare_stats);
         }
         // Of the whole record only the queues are moved.
         if let Some(conn) = self.open.remove(handle) {
@@ -508,8 +508,8 @@ impl<E: Env> Tcp<E> {
                 break;
             }
         }
-        while let Some(index) = self.half_wheel.next_expired_within(now, &mut work) {
-            self.on_half_timeout(cx, index);
+        while let Some(index) = self.syn_rcvd_wheel.next_expired_within(now, &mut work) {
+            self.on_syn_rcvd_timeout(cx, index);
         }
         self.expire_waits(now, TIMERS_PER_TURN as u32);
         if self.next_look() <= now {
@@ -530,7 +530,7 @@ impl<E: Env> Tcp<E> {
 
     /// When expire is to be called next.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.wheel.next_deadline().min(self.half_wheel.next_deadline()).min(self.next_wait()).min(self.next_look())
+        self.wheel.next_deadline().min(self.syn_rcvd_wheel.next_deadline()).min(self.next_wait()).min(self.next_look())
     }
 
     /// Whether emit has something to do.
@@ -624,9 +624,9 @@ impl<E: Env> Tcp<E> {
         if let Some((listener, token)) = self.listeners.next_marked() {
             return Some(Event::Incoming { listener, token });
         }
-        let index = self.news.serve()?;
+        let index = self.event_queue.serve()?;
         let (handle, c) = self.open.tenant_mut(index)?;
-        c.news = Place::OFF;
+        c.event_queue = Place::OFF;
         let what = core::mem::take(&mut c.events);
         Some(Event::Conn { conn: ConnId::from_bits(handle.to_bits())?, token: c.token, what })
     }
@@ -648,8 +648,8 @@ impl<E: Env> Tcp<E> {
         };
         if at.phase() != LifePhase::Open {
             // Small records send nothing that could be too long, and a stranger's handshake ends by itself.
-            return match self.half.by_index(at.index()) {
-                Some(half) if at.phase() == LifePhase::Half && half.iss == quoted => Ok(()),
+            return match self.syn_rcvd.by_index(at.index()) {
+                Some(syn_rcvd) if at.phase() == LifePhase::SynRcvd && syn_rcvd.iss == quoted => Ok(()),
                 _ => Err(Drop::IcmpUnmatched),
             };
         }

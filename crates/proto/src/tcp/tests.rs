@@ -16,7 +16,6 @@ use crate::*;
 
 mod attack;
 mod close;
-mod far;
 mod full;
 mod handshake;
 mod info;
@@ -25,6 +24,7 @@ mod layout;
 mod live;
 mod loss;
 mod pair;
+mod prefetch;
 mod reordering;
 mod tables;
 mod timer;

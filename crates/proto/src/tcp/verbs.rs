@@ -10,7 +10,7 @@ use super::context::Cx;
 use super::deadlines::Timer;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
-use super::wait::Claim;
+use super::time_wait::Claim;
 use super::{Tcp, ack, isn};
 use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
@@ -76,10 +76,10 @@ impl<E: Env> Tcp<E> {
             defer: 0,
             token: spec.token,
             options: spec.options,
-            half: 0,
+            syn_rcvd: 0,
             given: 0,
             queue: List::new(),
-            news: Link::OFF,
+            event_queue: Link::OFF,
         })?;
         if let Some(bound) = bound {
             self.binds.set_listening(bound, true);
@@ -299,8 +299,8 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn population(&self) -> Population {
         Population {
             connections: self.open.len(),
-            half_open: self.half.len(),
-            time_wait: self.wait.len(),
+            half_open: self.syn_rcvd.len(),
+            time_wait: self.time_wait.len(),
             orphans: self.orphans.len(),
             orphan_bytes: self.orphan_bytes,
             listeners: self.listeners.len(),
@@ -356,7 +356,7 @@ impl<E: Env> Tcp<E> {
         taken
     }
 
-    pub(crate) fn urge(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
+    pub(crate) fn mark_urgent(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
         let Tcp { open, pools, .. } = self;
         let c = writable(open, id)?;
         c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx).saturating_add(ahead);
@@ -484,7 +484,7 @@ impl<E: Env> Tcp<E> {
     /// The connection at `index`, which nobody is to accept any more, has no owner from now on.
     fn abandon(&mut self, config: &Config, counters: &mut Counters, index: u32, parting: Parting) {
         let Some(c) = self.open.by_index_mut(index) else { return };
-        self.news.leave(&mut c.news);
+        self.event_queue.leave(&mut c.event_queue);
         c.events = crate::event::ConnEvents(0);
         c.marks.set(Marks::ORPHAN);
         if c.marks.has(Marks::DETACHED) {
@@ -567,7 +567,7 @@ impl<E: Env> Tcp<E> {
 
 impl<E: Env> Tcp<E> {
     /// The connection is over because its way is: the peer gets a reset, and the owner learns that the network is out of reach.
-    pub(crate) fn break_off(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+    pub(crate) fn abort_unreachable(&mut self, cx: &mut Cx<'_>, id: ConnId) {
         self.end_because(cx, id, Failure::Unreachable(crate::error::Unreachable::Network));
     }
 

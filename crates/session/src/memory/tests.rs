@@ -57,7 +57,7 @@ fn only_parts_that_were_touched_are_charged_and_resident() {
     let bytes = clearway_shm::FifoMem::new(
         block.segment(),
         block.segment(),
-        &clearway_shm::door::FifoPlace {
+        &clearway_shm::attach_socket::FifoPlace {
             head: memory.take(128).unwrap().place(),
             data: block.place(),
             capacity: 1 << 20,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
-use clearway_shm::door::{self, SessionId, worker_of};
+use clearway_shm::attach_socket::{self, SessionId, worker_of};
 use clearway_shm::layout::{AcceptRecord, Message, taken_by};
 use nix::errno::Errno;
 
@@ -40,7 +40,7 @@ impl Sessions {
         program: &Arc<Program>,
         process: u32,
         id: SessionId,
-    ) -> Result<door::Session, Refusal> {
+    ) -> Result<attach_socket::Session, Refusal> {
         let handle = self.session(program, id)?;
         let session = self.table.get(handle).ok_or_else(gone)?;
         let mine = taken_by(process);
@@ -53,8 +53,9 @@ impl Sessions {
 
     /// A process says that it took a connection, and which session fd it has for it.
     pub(super) fn on_claim(&mut self, stack: &mut HostStack, at: usize, message: Message) {
-        let lane = &self.lanes[at];
-        let (process, program, fds) = (lane.process, Arc::clone(&lane.program), Arc::clone(&lane.session_fds));
+        let queue_pair = &self.queue_pairs[at];
+        let (process, program, fds) =
+            (queue_pair.process, Arc::clone(&queue_pair.program), Arc::clone(&queue_pair.session_fds));
         let id = message.session;
         let waits = |handle: &Handle<Session>| self.table.get(*handle).is_some_and(|s| s.parent.is_some());
         let Some(handle) = self.find(&program, id).filter(waits) else {
@@ -91,21 +92,22 @@ impl Sessions {
     pub(super) fn end_unclaimed(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         let Some(session) = self.table.get(handle) else { return };
         // Where no process is left nobody will say so, whatever stands there.
-        if session.exchange_claim(session.id, 0) || !self.has_lane_of(&session.program) {
+        if session.exchange_claim(session.id, 0) || !self.has_queue_pair_of(&session.program) {
             self.end(stack, handle, true);
         }
     }
 
-    fn has_lane_of(&self, program: &Arc<Program>) -> bool {
-        self.lanes.iter().any(|lane| Arc::ptr_eq(&lane.program, program))
+    fn has_queue_pair_of(&self, program: &Arc<Program>) -> bool {
+        self.queue_pairs.iter().any(|queue_pair| Arc::ptr_eq(&queue_pair.program, program))
     }
 
     /// A process of the program is gone. What it took and did not claim is offered again; so is what somebody took of whom nobody knows.
     pub(super) fn recover_taken(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
-        let is_empty = !self.has_lane_of(program);
+        let is_empty = !self.has_queue_pair_of(program);
         let lives = |word: u64| {
-            let mut lanes = self.lanes.iter().filter(|lane| Arc::ptr_eq(&lane.program, program));
-            lanes.any(|lane| taken_by(lane.process) == word)
+            let mut queue_pairs =
+                self.queue_pairs.iter().filter(|queue_pair| Arc::ptr_eq(&queue_pair.program, program));
+            queue_pairs.any(|queue_pair| taken_by(queue_pair.process) == word)
         };
         let of_nobody = |session: &Session| {
             let word = session.head.claim.load(Ordering::Acquire);

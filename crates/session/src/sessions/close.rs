@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
-use clearway_shm::door::SessionId;
+use clearway_shm::attach_socket::SessionId;
 
 use super::{HostStack, Session, Sessions, What};
 use crate::program::Program;
@@ -32,7 +32,7 @@ impl Sessions {
         if !reset && (self.ends_later(stack, handle) || self.sends_first(stack, handle)) {
             return;
         }
-        self.forget_joint(stack, handle);
+        self.forget_cut_through(stack, handle);
         let Some(session) = self.table.remove(handle) else { return };
         if let Some(parent) = session.parent {
             self.waits_no_more(stack, &session.program, parent, session.id);
@@ -59,7 +59,7 @@ impl Sessions {
             }
             What::Datagrams(datagrams) => {
                 self.report.datagrams_lost += datagrams.end(stack);
-                self.cut_relays(session.id);
+                self.cut_forwarders(session.id);
             }
         }
         drop(session.permit);

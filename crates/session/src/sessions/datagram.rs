@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_proto::{Datagram, UdpError, UdpEvents, UdpId, UdpOut, UdpSpec};
-use clearway_shm::door::FifoPlace;
+use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::layout::{DatagramHead, event, flags};
 use clearway_shm::record::{MAX_DATAGRAM, datagram_record_len};
 use clearway_shm::{Consumer, Hostile, Producer};
@@ -16,8 +16,8 @@ use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
 use super::errors::about_errors;
+use super::forwarder::{Letter, Road};
 use super::groups::{Wish, iface_of, multicast_options};
-use super::relay::{Letter, Road};
 use super::verbs::gone;
 use super::{HostStack, Session, Sessions, What};
 use crate::errno::{Refusal, refuse};
@@ -175,7 +175,7 @@ impl Sessions {
         // An interface that is gone by now, or never was, is as none.
         let _ = stack.udp_set_multicast(socket, multicast_options(&session.options.multicast));
         datagrams.socket = Some(socket);
-        self.relay_out(stack, handle);
+        self.forwarder_out(stack, handle);
         self.grant_wishes(stack, handle);
         Ok(stack.udp_local(socket).unwrap_or(local))
     }
@@ -212,7 +212,7 @@ impl Sessions {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         session.remote = Some(remote);
         session.local = stack.udp_local(socket).map(|local| session.shown(local));
-        self.relays_hear(handle, Some(peer));
+        self.forwarders_hear(handle, Some(peer));
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl Sessions {
             stack.udp_disconnect(socket)?;
             session.remote = None;
             session.local = stack.udp_local(socket).map(|local| session.shown(local));
-            self.relays_hear(handle, None);
+            self.forwarders_hear(handle, None);
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Sessions {
         if !datagrams.has_more() {
             return false;
         }
-        self.cut_relays(id);
+        self.cut_forwarders(id);
         if let Some(session) = self.table.get_mut(handle) {
             // Until its time begins, at the end of this turn's work.
             session.leaves_at = Some(self.now);
@@ -342,7 +342,7 @@ impl Sessions {
     /// Hands the process what came to other workers; how many found no room.
     pub(super) fn take_letters(&mut self, stack: &mut HostStack, handle: Handle<Session>, letters: Vec<Letter>) -> u64 {
         let Some(session) = self.table.get_mut(handle) else { return 0 };
-        // Who is connected hears its peer only, and the relay does not know of that.
+        // Who is connected hears its peer only, and the forwarder does not know of that.
         let peer = session.remote.map(Endpoint::from);
         let What::Datagrams(datagrams) = &mut session.what else { return 0 };
         let mut lost = 0;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_proto::{UdpError, UdpErrorReport, UdpFragmenting, UdpId};
-use clearway_shm::door::{Discovery, ErrorReport, SessionId, SocketOptions};
+use clearway_shm::attach_socket::{Discovery, ErrorReport, SessionId, SocketOptions};
 use clearway_shm::layout::event;
 use nix::errno::Errno;
 

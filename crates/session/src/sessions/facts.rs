@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use clearway_proto::{InterfaceInfo, Link, NextHop, Phase, State, TcpInfo};
-use clearway_shm::door::{Info, Interface, SessionId};
+use clearway_shm::attach_socket::{Info, Interface, SessionId};
 use nix::errno::Errno;
 
 use super::verbs::gone;
@@ -69,14 +69,14 @@ impl Sessions {
 
 /// An interface as processes are told of it.
 fn told(info: &InterfaceInfo, name: &str, addresses: Vec<(IpAddr, u8)>) -> Interface {
-    let (loopback, station) = match info.link {
+    let (loopback, link_addr) = match info.link {
         Link::Ethernet(mac) => (false, Some(mac.0)),
         Link::Raw => (false, None),
         Link::Loopback => (true, None),
     };
     // Linux counts interfaces from 1, and so do the heads of datagrams.
     let number = u32::from(info.iface.0) + 1;
-    Interface { number, name: name.to_owned(), up: info.up, loopback, mtu: info.mtu, station, addresses }
+    Interface { number, name: name.to_owned(), up: info.up, loopback, mtu: info.mtu, link_addr, addresses }
 }
 
 /// TCPI_OPT_TIMESTAMPS, TCPI_OPT_SACK, TCPI_OPT_WSCALE.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clearway_base::Handle;
 use clearway_pkt::Iface;
 use clearway_proto::{GroupChange, GroupError, MulticastOptions, Table, UdpId};
-use clearway_shm::door::{self, Multicast, SessionId};
+use clearway_shm::attach_socket::{self, Multicast, SessionId};
 use clearway_wire::Addr;
 use nix::errno::Errno;
 
@@ -23,7 +23,7 @@ pub struct Wish {
     /// The group.
     pub group: IpAddr,
     /// How the membership changes.
-    pub change: door::GroupChange,
+    pub change: attach_socket::GroupChange,
 }
 
 /// Memberships that wait for a session to be bound at most: as many as Linux lets a socket have (`igmp_max_memberships`).
@@ -40,12 +40,12 @@ impl Wish {
         let iface = iface.ok_or(GroupError::NoInterface)?;
         let source = |ip: IpAddr| Addr::from(ip.to_canonical());
         let change = match self.change {
-            door::GroupChange::Join => GroupChange::Join,
-            door::GroupChange::Leave => GroupChange::Leave,
-            door::GroupChange::JoinSource(ip) => GroupChange::JoinSource(source(ip)),
-            door::GroupChange::LeaveSource(ip) => GroupChange::LeaveSource(source(ip)),
-            door::GroupChange::Block(ip) => GroupChange::Block(source(ip)),
-            door::GroupChange::Unblock(ip) => GroupChange::Unblock(source(ip)),
+            attach_socket::GroupChange::Join => GroupChange::Join,
+            attach_socket::GroupChange::Leave => GroupChange::Leave,
+            attach_socket::GroupChange::JoinSource(ip) => GroupChange::JoinSource(source(ip)),
+            attach_socket::GroupChange::LeaveSource(ip) => GroupChange::LeaveSource(source(ip)),
+            attach_socket::GroupChange::Block(ip) => GroupChange::Block(source(ip)),
+            attach_socket::GroupChange::Unblock(ip) => GroupChange::Unblock(source(ip)),
         };
         stack.udp_group(socket, iface, group, change)
     }
@@ -114,7 +114,7 @@ impl Sessions {
 
     /// Other workers, where datagrams to the group may come too, hear it for the session. Its own worker has said what is wrong.
     fn spread(&self, handle: Handle<Session>, table: Table, wish: Wish) {
-        self.at_relays(handle, move |stack, socket| {
+        self.at_forwarders(handle, move |stack, socket| {
             let _ = wish.apply(stack, socket, table);
         });
     }

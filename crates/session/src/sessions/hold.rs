@@ -1,24 +1,24 @@
 //! How soon a process is woken.
 //!
 //! Who reads in bulk and is woken for each burst finds little, sleeps again, and on a core that it shares with this worker takes it in the midst of the stream:
-//! tens of thousands of times a second. So its bell is held for a moment, while bytes gather. A bell is held only for one that has not written for a
+//! tens of thousands of times a second. So its notifier is held for a moment, while bytes gather. A notifier is held only for one that has not written for a
 //! while: who asks and waits for answers is woken at once.
 //!
-//! No bell is held for ever. [`super::Sessions::ring_bells`] asks at the end of every turn; [`Hold::ends_at`] is among the worker's deadlines, so there is a turn
-//! when the time is over; and before the worker sleeps all that are held are rung.
+//! No notifier is held for ever. [`super::Sessions::notify_sleepers`] asks at the end of every turn; [`Hold::ends_at`] is among the worker's deadlines, so there is a turn
+//! when the time is over; and before the worker sleeps all that are held are notified.
 
 use clearway_base::{Duration, Instant};
 
 #[cfg(test)]
 mod tests;
 
-/// A bell is held until so long after the last one. Half a FIFO of the usual size fills in that time at 80 Gbit/s.
+/// A notifier is held until so long after the last one. Half a FIFO of the usual size fills in that time at 80 Gbit/s.
 pub(super) const GAP: Duration = Duration::from_micros(50);
 
 /// A process reads in bulk when it was woken so often and has not written meanwhile. Answers longer than a FIFO do not come in fewer portions.
-const BELLS: u8 = 8;
+const NOTIFIERS: u8 = 8;
 
-/// Less than this is read sooner than a bell that is rung later is worth.
+/// Less than this is read sooner than a notifier that is notified later is worth.
 const PORTION: u32 = 16 << 10;
 
 /// How soon a process is to hear of something.
@@ -44,15 +44,15 @@ impl When {
 #[derive(Debug)]
 pub(super) struct Hold {
     news: Option<When>,
-    rung_at: Instant,
-    // Bells since the process wrote last, up to `BELLS`.
-    bells: u8,
+    notified_at: Instant,
+    // Notifiers since the process wrote last, up to `NOTIFIERS`.
+    notifiers: u8,
 }
 
 impl Hold {
     /// No news.
     pub(super) fn new() -> Hold {
-        Hold { news: None, rung_at: Instant::ZERO, bells: 0 }
+        Hold { news: None, notified_at: Instant::ZERO, notifiers: 0 }
     }
 
     /// There is something to hear of.
@@ -61,7 +61,7 @@ impl Hold {
     }
 
     /// What there is to hear of waits no longer.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn flush(&mut self) {
         if self.news.is_some() {
             self.news = Some(When::Now);
         }
@@ -69,7 +69,7 @@ impl Hold {
 
     /// The process wrote: it may wait for an answer.
     pub(super) fn wrote(&mut self) {
-        self.bells = 0;
+        self.notifiers = 0;
     }
 
     /// There is something that the process was not woken for.
@@ -77,9 +77,9 @@ impl Hold {
         self.news.is_some()
     }
 
-    /// Until when its bell is held; None: it is not.
+    /// Until when its notifier is held; None: it is not.
     pub(super) fn ends_at(&self) -> Option<Instant> {
-        (self.news == Some(When::Soon) && self.bells >= BELLS).then(|| self.rung_at + GAP)
+        (self.news == Some(When::Soon) && self.notifiers >= NOTIFIERS).then(|| self.notified_at + GAP)
     }
 
     /// It hears of everything without being woken.
@@ -88,9 +88,9 @@ impl Hold {
     }
 
     /// It is woken.
-    pub(super) fn rung(&mut self, now: Instant) {
+    pub(super) fn notified(&mut self, now: Instant) {
         self.news = None;
-        self.rung_at = now;
-        self.bells = (self.bells + 1).min(BELLS);
+        self.notified_at = now;
+        self.notifiers = (self.notifiers + 1).min(NOTIFIERS);
     }
 }

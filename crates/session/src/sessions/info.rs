@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clearway_proto::{ConnId, UdpId};
-use clearway_shm::door::{Kind, SessionId};
+use clearway_shm::attach_socket::{Kind, SessionId};
 
 use super::{HostStack, Session, Sessions, What};
 
@@ -91,7 +91,7 @@ impl Sessions {
                 if let Some((rx, tx)) = stack.queues(*conn) {
                     info.rx = (rx.fill(), rx.place().limit);
                     info.tx = (tx.fill(), tx.place().limit);
-                    info.cut_through = session.joint.is_some() && tx.is_direct();
+                    info.cut_through = session.cut_through.is_some() && tx.is_direct();
                 }
             }
             What::Datagrams(datagrams) => {

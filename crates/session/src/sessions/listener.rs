@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Handle, Instant};
 use clearway_proto::{ListenSpec, ListenerId};
-use clearway_shm::door::{self, FifoPlace, Kind, SessionId};
+use clearway_shm::attach_socket::{self, FifoPlace, Kind, SessionId};
 use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
 use clearway_shm::{Hostile, Producer};
 use clearway_wire::Endpoint;
@@ -14,7 +14,7 @@ use nix::errno::Errno;
 
 use super::hold::When;
 use super::verbs::{Birth, conn_options, gone};
-use super::{HostStack, Lane, Session, Sessions, What};
+use super::{HostStack, QueuePair, Session, Sessions, What};
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
 use crate::quota::{Permit, Thing};
@@ -153,11 +153,11 @@ impl Listening {
     }
 }
 
-/// The lane of a process.
-fn lane_of(lanes: &mut [Lane], process: u32) -> Option<&mut Lane> {
-    // Lanes come in the order of their processes' numbers.
-    let at = lanes.binary_search_by_key(&process, |lane| lane.process).ok()?;
-    lanes.get_mut(at)
+/// The queue pair of a process.
+fn queue_pair_of(queue_pairs: &mut [QueuePair], process: u32) -> Option<&mut QueuePair> {
+    // Queue pairs come in the order of their processes' numbers.
+    let at = queue_pairs.binary_search_by_key(&process, |queue_pair| queue_pair.process).ok()?;
+    queue_pairs.get_mut(at)
 }
 
 impl Sessions {
@@ -168,7 +168,7 @@ impl Sessions {
         program: &Arc<Program>,
         id: SessionId,
         backlog: u32,
-    ) -> Result<door::Session, Refusal> {
+    ) -> Result<attach_socket::Session, Refusal> {
         let handle = self.session(program, id)?;
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         match (&session.what, session.kind) {
@@ -213,7 +213,7 @@ impl Sessions {
             rx: program.rx_len(session.options.receive_buffer),
             tx: program.tx_len(session.options.send_buffer),
         };
-        self.yard.listen(token, program.memory.clone(), sizes);
+        self.fifo_plan.listen(token, program.memory.clone(), sizes);
         let end = Producer::new(blocks.mem.clone());
         let mut listening = Listening {
             listener,
@@ -230,7 +230,7 @@ impl Sessions {
         session.what = What::Listener(Box::new(listening));
         session.local = stack.listener_local(listener).map(|local| session.shown(local));
         session.set_state(state::LISTENING | state::BOUND);
-        self.branch_out(stack, handle, spec, sizes);
+        self.remote_listener_out(stack, handle, spec, sizes);
         self.tune(stack, handle, None);
         self.describe(stack, handle)
     }
@@ -247,7 +247,7 @@ impl Sessions {
         let defer = timeouts(session.options.defer_accept);
         stack.tune_listener(listening.listener, listening.backlog, defer);
         let (home, backlog) = (session.id, listening.backlog);
-        self.tune_branches(home, backlog, defer);
+        self.tune_remote_listeners(home, backlog, defer);
     }
 
     /// Takes connections from the stack as long as there is room for their records.
@@ -393,21 +393,21 @@ impl Sessions {
     /// Of several processes that hold a listener one is woken for each connection, in turn, of those that wait for one, so that they share them as at the kernel. When all are woken the same
     /// one is first nearly always. Who does not sleep looks before it does.
     fn wake_in_turn(&mut self, listener: Handle<Session>, arrived: u32) {
-        let Sessions { table, lanes, report, .. } = self;
+        let Sessions { table, queue_pairs, report, .. } = self;
         let Some(session) = table.get_mut(listener) else { return };
         let message = Message { session: session.id, what: event::READABLE, aux: 0 };
         let mut woken = Vec::new();
         session.subscribers.retain(|process| {
-            let Some(lane) = lane_of(lanes, *process) else { return true };
-            let (asleep, waits) = lane.is_asleep(message.session);
+            let Some(queue_pair) = queue_pair_of(queue_pairs, *process) else { return true };
+            let (asleep, waits) = queue_pair.is_asleep(message.session);
             if waits && (woken.len() as u32) < arrived {
-                lane.leave(message, When::Now);
+                queue_pair.leave(message, When::Now);
                 report.events += 1;
                 woken.push(*process);
                 return false;
             }
             if !asleep {
-                lane.leave_quietly(message);
+                queue_pair.leave_quietly(message);
                 report.events += 1;
             }
             true
@@ -469,11 +469,11 @@ impl Sessions {
     ) {
         self.stalled.retain(|h| *h != handle);
         stack.unlisten(listening.listener);
-        self.yard.forget(Session::token(handle));
+        self.fifo_plan.forget(Session::token(handle));
         for child in listening.waiting {
             self.end_child(stack, program, child.session);
         }
-        self.cut_branches(id);
+        self.cut_remote_listeners(id);
     }
 
     /// `shutdown` of a listener: it keeps its address, and may listen again.

@@ -8,7 +8,7 @@ use clearway_engine::Time;
 use clearway_proto::ConnId;
 use clearway_shm::layout::{Message, request};
 
-use super::{HostStack, LANE_SLOTS, Session, Sessions, What};
+use super::{HostStack, QUEUE_PAIR_SLOTS, Session, Sessions, What};
 
 /// Messages of one process that are taken in one turn.
 const QUANTUM: usize = 256;
@@ -25,7 +25,7 @@ const MAX_STEP: u32 = 1 << 14;
 impl Sessions {
     /// Takes what processes have left by now, before the next turn does.
     pub fn hear(&mut self, time: Time, stack: &mut HostStack) {
-        for _ in 0..LANE_SLOTS as usize / QUANTUM {
+        for _ in 0..QUEUE_PAIR_SLOTS as usize / QUANTUM {
             self.take_messages(time, stack);
         }
     }
@@ -34,14 +34,14 @@ impl Sessions {
     pub(super) fn take_messages(&mut self, time: Time, stack: &mut HostStack) -> bool {
         let mut any = false;
         let mut most = MOST;
-        // By index: what a message leads to may need all of `self`. Lanes come and go between turns only. Each turn begins where the last one ended, so that
+        // By index: what a message leads to may need all of `self`. Queue pairs come and go between turns only. Each turn begins where the last one ended, so that
         // everybody's turn comes.
-        for _ in 0..self.lanes.len() {
+        for _ in 0..self.queue_pairs.len() {
             if most == 0 {
                 break;
             }
-            let at = if self.next_lane < self.lanes.len() { self.next_lane } else { 0 };
-            self.next_lane = at + 1;
+            let at = if self.next_queue_pair < self.queue_pairs.len() { self.next_queue_pair } else { 0 };
+            self.next_queue_pair = at + 1;
             let taken = self.take_from(time, stack, at, QUANTUM.min(most));
             most -= taken;
             any |= taken > 0;
@@ -53,30 +53,30 @@ impl Sessions {
     fn take_from(&mut self, time: Time, stack: &mut HostStack, at: usize, most: usize) -> usize {
         let mut taken = 0;
         for _ in 0..most {
-            let lane = &mut self.lanes[at];
-            if lane.program.is_cut.load(Ordering::Relaxed) {
+            let queue_pair = &mut self.queue_pairs[at];
+            if queue_pair.program.is_cut.load(Ordering::Relaxed) {
                 break;
             }
-            match lane.next() {
+            match queue_pair.next() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
                     taken += 1;
                     self.report.messages += 1;
                     if message.what == request::WROTE {
-                        lane.hold.wrote();
+                        queue_pair.hold.wrote();
                     }
                     if message.what == request::CLAIM {
                         self.on_claim(stack, at, message);
                         continue;
                     }
-                    let program = Arc::clone(&self.lanes[at].program);
+                    let program = Arc::clone(&self.queue_pairs[at].program);
                     match self.find(&program, message.session) {
                         Some(handle) => self.on_message(time, stack, handle, message),
                         None => self.report.stray_messages += 1,
                     }
                 }
                 Err(_) => {
-                    let program = Arc::clone(&lane.program);
+                    let program = Arc::clone(&queue_pair.program);
                     self.cut_off(&program, "an impossible position in a ring");
                     break;
                 }
@@ -88,10 +88,10 @@ impl Sessions {
     /// What a process that is gone left for its sessions, which others may hold still: its last messages, and bytes and room of which it had no time
     /// to tell. Nobody else would: who shares the FIFO sees that somebody has, and tells nothing.
     pub(super) fn take_last(&mut self, time: Time, stack: &mut HostStack, process: u32) {
-        let Some(at) = self.lanes.iter().position(|lane| lane.process == process) else { return };
+        let Some(at) = self.queue_pairs.iter().position(|queue_pair| queue_pair.process == process) else { return };
         // It may live on, served no more, and fill its ring for ever.
-        self.take_from(time, stack, at, LANE_SLOTS as usize);
-        if self.lanes[at].program.is_cut.load(Ordering::Relaxed) {
+        self.take_from(time, stack, at, QUEUE_PAIR_SLOTS as usize);
+        if self.queue_pairs[at].program.is_cut.load(Ordering::Relaxed) {
             return;
         }
         let carries = |session: &Session| matches!(session.what, What::Conn(_) | What::Datagrams(_));

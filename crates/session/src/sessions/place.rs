@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_proto::{Sharing, Table};
-use clearway_shm::door::SocketOptions;
+use clearway_shm::attach_socket::SocketOptions;
 use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const PER_TURN: u32 = 512;
 
 /// Rounds in which a connection moves too little before it is ended.
-pub(super) const PATIENCE: u8 = 3;
+pub(super) const TIME_LIMIT: u8 = 3;
 
 /// How far the round is.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Sessions {
                 let (held, moved) = (got.held + sent.held, u64::from(got.moved) + u64::from(sent.moved));
                 let is_stuck = is_short && held > 0 && !moves_enough(held, moved, self.reclaim.interval);
                 session.stuck = if is_stuck { session.stuck.saturating_add(1) } else { 0 };
-                if session.stuck >= PATIENCE {
+                if session.stuck >= TIME_LIMIT {
                     let conn = *conn;
                     stack.end_for_shortage(conn);
                     return;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec};
-use clearway_shm::door::SessionId;
+use clearway_shm::attach_socket::SessionId;
 use clearway_shm::layout::{event, state};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
@@ -72,7 +72,7 @@ impl Sessions {
         let rx = FifoBlocks::take(&program.memory, program.rx_len(session.options.receive_buffer));
         let tx = FifoBlocks::take(&program.memory, program.tx_len(session.options.send_buffer));
         let token = Session::token(handle);
-        self.yard.prepare(token, rx.ok_or_else(no_memory)?, tx.ok_or_else(no_memory)?);
+        self.fifo_plan.prepare(token, rx.ok_or_else(no_memory)?, tx.ok_or_else(no_memory)?);
         let spec = ConnectSpec {
             table: session.table,
             // The namespace's own address comes first.
@@ -85,7 +85,7 @@ impl Sessions {
             Some(bind) => stack.connect_bound(time.now, bind, spec),
             None => stack.connect(time.now, spec),
         };
-        self.yard.forget(token);
+        self.fifo_plan.forget(token);
         let conn = begun?;
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
@@ -98,7 +98,7 @@ impl Sessions {
     }
 
     /// The last of the next `ahead` bytes that the process writes is urgent.
-    pub fn urge(
+    pub fn mark_urgent(
         &mut self,
         stack: &mut HostStack,
         program: &Arc<Program>,
@@ -115,7 +115,7 @@ impl Sessions {
         }
         match self.table.get(handle).map(|s| &s.what) {
             // A connection that failed or was shut down sends no more; the process sees that in the session's state.
-            Some(What::Conn(conn)) => stack.urge(*conn, ahead).or(Ok(())),
+            Some(What::Conn(conn)) => stack.mark_urgent(*conn, ahead).or(Ok(())),
             _ => Err(refuse(Errno::EPIPE, "only a connection has urgent data")),
         }
     }
@@ -178,8 +178,8 @@ impl Sessions {
         if rx.kick() {
             return Some(when());
         }
-        if self.holds_bells && when() == When::Now {
-            self.hurry(handle);
+        if self.holds_notifiers && when() == When::Now {
+            self.flush(handle);
         }
         None
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_proto::ConnOptions;
-use clearway_shm::door::{self, Kind, SessionId, SocketOptions};
+use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{SessionHead, event, state};
 use nix::errno::Errno;
 
 use super::errors::about_errors;
 use super::groups::multicast_options;
-use super::{HostStack, Lane, Session, Sessions, What, place};
+use super::{HostStack, QueuePair, Session, Sessions, What, place};
 use crate::errno::{Refusal, refuse};
 use crate::memory::Block;
 use crate::program::Program;
@@ -29,26 +29,29 @@ pub(super) struct Birth {
 
 impl Sessions {
     /// A process is there.
-    pub fn add_lane(&mut self, lane: Lane) {
-        if self.belfry.add(&lane.our_bell).is_err() {
+    pub fn add_queue_pair(&mut self, queue_pair: QueuePair) {
+        if self.notifier_set.add(&queue_pair.our_notifier).is_err() {
             // A process that cannot wake us is better off without us.
-            let program = Arc::clone(&lane.program);
-            self.cut_off(&program, "its bell cannot be watched");
+            let program = Arc::clone(&queue_pair.program);
+            self.cut_off(&program, "its notifier cannot be watched");
         }
-        debug_assert!(self.lanes.last().is_none_or(|last| last.process < lane.process), "lanes come in order");
-        self.lanes.push(lane);
+        debug_assert!(
+            self.queue_pairs.last().is_none_or(|last| last.process < queue_pair.process),
+            "queue pairs come in order"
+        );
+        self.queue_pairs.push(queue_pair);
     }
 
     /// The process is gone: nobody tells it anything any more. Its sessions live on while another process holds them.
-    pub fn remove_lane(&mut self, time: Time, stack: &mut HostStack, process: u32) {
+    pub fn remove_queue_pair(&mut self, time: Time, stack: &mut HostStack, process: u32) {
         self.take_last(time, stack, process);
-        if let Some(lane) = self.lane(process) {
-            let bell = lane.our_bell.clone();
-            // The process may hold it still; a bell that was never added needs no removing.
-            let _ = self.belfry.remove(&bell);
+        if let Some(queue_pair) = self.queue_pair(process) {
+            let notifier = queue_pair.our_notifier.clone();
+            // The process may hold it still; a notifier that was never added needs no removing.
+            let _ = self.notifier_set.remove(&notifier);
         }
-        let program = self.lane(process).map(|lane| Arc::clone(&lane.program));
-        self.lanes.retain(|lane| lane.process != process);
+        let program = self.queue_pair(process).map(|queue_pair| Arc::clone(&queue_pair.program));
+        self.queue_pairs.retain(|queue_pair| queue_pair.process != process);
         let mut listeners = Vec::new();
         for (handle, session) in self.table.iter_mut() {
             if matches!(session.what, What::Listener(_)) && session.subscribers.contains(&process) {
@@ -62,7 +65,7 @@ impl Sessions {
         if let Some(program) = program {
             self.recover_taken(stack, &program);
         }
-        self.ring_all_bells();
+        self.notify_all();
     }
 
     /// Makes a session; datagram sessions have their FIFOs at once.
@@ -72,7 +75,7 @@ impl Sessions {
         program: &Arc<Program>,
         process: u32,
         (kind, v6, options): (Kind, bool, SocketOptions),
-    ) -> Result<door::Session, Refusal> {
+    ) -> Result<attach_socket::Session, Refusal> {
         let permit = Permit::take(&program.quota, Thing::Session);
         let permit = permit.map_err(|scarce| refuse(Errno::ENFILE, scarce.to_string()))?;
         let handle = self.make(stack, program, permit, Birth { kind, v6, options })?;
@@ -116,7 +119,7 @@ impl Sessions {
             subscribers: Vec::new(),
             errors: 0,
             parent: None,
-            joint: None,
+            cut_through: None,
             offered: None,
             leaves_at: None,
             stuck: 0,
@@ -126,7 +129,7 @@ impl Sessions {
     }
 
     pub(super) fn subscribe_to(&mut self, handle: Handle<Session>, process: u32) {
-        if self.lane(process).is_none() {
+        if self.queue_pair(process).is_none() {
             return;
         }
         if let Some(session) = self.table.get_mut(handle) {
@@ -141,7 +144,11 @@ impl Sessions {
     }
 
     /// The session as its processes need to know it.
-    pub(super) fn describe(&self, stack: &HostStack, handle: Handle<Session>) -> Result<door::Session, Refusal> {
+    pub(super) fn describe(
+        &self,
+        stack: &HostStack,
+        handle: Handle<Session>,
+    ) -> Result<attach_socket::Session, Refusal> {
         let session = self.table.get(handle).ok_or_else(gone)?;
         let (rx, tx) = match &session.what {
             What::Fresh => (None, None),
@@ -155,7 +162,7 @@ impl Sessions {
                 (Some(rx), Some(tx))
             }
         };
-        Ok(door::Session {
+        Ok(attach_socket::Session {
             id: session.id,
             kind: session.kind,
             v6: session.v6,
@@ -204,7 +211,7 @@ impl Sessions {
         program: &Arc<Program>,
         id: SessionId,
         remote: Option<SocketAddr>,
-    ) -> Result<door::Session, Refusal> {
+    ) -> Result<attach_socket::Session, Refusal> {
         let handle = self.session(program, id)?;
         let session = self.table.get(handle).ok_or_else(gone)?;
         match (session.kind, remote) {
@@ -222,7 +229,7 @@ impl Sessions {
         program: &Arc<Program>,
         process: u32,
         id: SessionId,
-    ) -> Result<door::Session, Refusal> {
+    ) -> Result<attach_socket::Session, Refusal> {
         let handle = self.session(program, id)?;
         self.subscribe_to(handle, process);
         self.describe(stack, handle)
@@ -261,7 +268,7 @@ impl Sessions {
                     stack.udp_set_multicast(socket, multicast_options(&options.multicast))?;
                     let sharing = session.sharing();
                     stack.udp_set_sharing(socket, sharing)?;
-                    self.at_relays(handle, move |stack, socket| {
+                    self.at_forwarders(handle, move |stack, socket| {
                         let _ = stack.udp_set_sharing(socket, sharing);
                     });
                 }
@@ -325,9 +332,9 @@ pub(super) fn conn_options(options: &SocketOptions, default: Option<clearway_pro
         user_timeout: Duration::from_millis(options.user_timeout.into()),
         max_segment: segment_within(options),
         congestion: match options.congestion {
-            door::Congestion::Default => default.unwrap_or(ConnOptions::default().congestion),
-            door::Congestion::Reno => Congestion::Reno,
-            door::Congestion::Cubic => Congestion::Cubic,
+            attach_socket::Congestion::Default => default.unwrap_or(ConnOptions::default().congestion),
+            attach_socket::Congestion::Reno => Congestion::Reno,
+            attach_socket::Congestion::Cubic => Congestion::Cubic,
         },
         tos: options.tos,
         ttl: if options.ttl == 0 { 64 } else { options.ttl },

@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 
 use clearway_pkt::{Buf, PoolBuf};
 use clearway_proto::RxStore;
-use clearway_shm::door::FifoPlace;
+use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::{Hostile, Producer};
 
 use super::grant::{Grant, Progress};
-use super::{FifoBlocks, Yard};
+use super::{FifoBlocks, FifoPlan};
 use crate::program::MIN_RX_FIFO;
 
 /// Receive FIFOs. The window is what is free in them, which grows while the process reads.
 pub struct FifoRx {
-    yard: Yard,
+    fifo_plan: FifoPlan,
     largest: u32,
     // A window is said in steps of 2^scale, and a promise may be rounded up by less than one (RFC 7323 2.3): so much is never promised.
     slack: u32,
@@ -42,11 +42,11 @@ pub(super) struct Live {
 }
 
 impl FifoRx {
-    /// FIFOs as `yard` plans them, of which none may be filled beyond `largest` bytes.
-    pub fn new(yard: Yard, largest: u32) -> FifoRx {
+    /// FIFOs as `fifo_plan` plans them, of which none may be filled beyond `largest` bytes.
+    pub fn new(fifo_plan: FifoPlan, largest: u32) -> FifoRx {
         // The smallest shift with which `largest` fits the 16 bits of the window field.
         let scale = (u32::BITS - largest.leading_zeros()).saturating_sub(u16::BITS);
-        FifoRx { yard, largest, slack: (1 << scale) - 1, hostile: RefCell::default() }
+        FifoRx { fifo_plan, largest, slack: (1 << scale) - 1, hostile: RefCell::default() }
     }
 
     /// The owners whose FIFO held something impossible since the last call.
@@ -178,7 +178,7 @@ impl RxStore<PoolBuf> for FifoRx {
     type Queue = Box<RxFifo>;
 
     fn open(&mut self, token: u64) -> Option<Box<RxFifo>> {
-        let blocks = self.yard.rx(token)?;
+        let blocks = self.fifo_plan.rx(token)?;
         let (place, end) = (blocks.place, Producer::new(blocks.mem.clone()));
         let grant = Grant::new(blocks.account(), place.limit, MIN_RX_FIFO);
         Some(Box::new(RxFifo {

@@ -3,19 +3,19 @@
 use std::cell::{Cell, RefCell};
 
 use clearway_proto::TxStore;
-use clearway_shm::door::FifoPlace;
+use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::{Consumer, Hostile};
 
 use super::grant::{Grant, Progress};
-use super::{FifoBlocks, Yard};
+use super::{FifoBlocks, FifoPlan};
 
 /// Transmit FIFOs. A process's bytes stay in one until the peer has acknowledged them.
 pub struct FifoTx {
-    yard: Yard,
+    fifo_plan: FifoPlan,
     // Owners whose FIFO held something impossible.
     hostile: RefCell<Vec<u64>>,
     // Owners whose processes wait for room, and there is some.
-    roomy: Vec<u64>,
+    writable: Vec<u64>,
     // Owners of whose bytes the stack has sent the last that it was to send.
     drained: Vec<u64>,
 }
@@ -44,9 +44,9 @@ pub(super) struct Live {
 }
 
 impl FifoTx {
-    /// FIFOs as `yard` plans them.
-    pub fn new(yard: Yard) -> FifoTx {
-        FifoTx { yard, hostile: RefCell::default(), roomy: Vec::new(), drained: Vec::new() }
+    /// FIFOs as `fifo_plan` plans them.
+    pub fn new(fifo_plan: FifoPlan) -> FifoTx {
+        FifoTx { fifo_plan, hostile: RefCell::default(), writable: Vec::new(), drained: Vec::new() }
     }
 
     /// The owners whose FIFO held something impossible since the last call.
@@ -62,8 +62,8 @@ impl FifoTx {
 
     /// An owner whose processes waited for room that there is now.
     #[inline]
-    pub fn next_roomy(&mut self) -> Option<u64> {
-        self.roomy.pop()
+    pub fn next_writable(&mut self) -> Option<u64> {
+        self.writable.pop()
     }
 
     /// An owner whose bytes may go straight to the peer's process from now on ([`TxFifo::go_direct`]).
@@ -210,7 +210,7 @@ impl TxStore for FifoTx {
     type Queue = Box<TxFifo>;
 
     fn open(&mut self, token: u64) -> Option<Box<TxFifo>> {
-        let blocks = self.yard.tx(token)?;
+        let blocks = self.fifo_plan.tx(token)?;
         let (place, mut end) = (blocks.place, Consumer::new(blocks.mem.clone()));
         let grant = Grant::new(blocks.account(), place.limit, 0);
         end.lend(grant.now());
@@ -293,7 +293,7 @@ impl TxStore for FifoTx {
                 queue.give_back();
             }
         } else if queue.live.get_mut().as_ref().is_some_and(|live| live.end.room_wanted(live.end.lent() / 2)) {
-            self.roomy.push(queue.token);
+            self.writable.push(queue.token);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::door::Place;
+use crate::attach_socket::Place;
 
 const HEAD: u32 = 4096;
 

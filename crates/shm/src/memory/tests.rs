@@ -45,7 +45,7 @@ fn words_that_could_be_written_are_refused_in_memory_that_cannot() {
     let (_ours, fd) = Segment::create("test", PAGE).unwrap();
     let theirs = Arc::new(Segment::map_read_only(fd.as_fd(), PAGE).unwrap());
     assert!(matches!(theirs.session(0), Err(ShmError::Io(_))));
-    assert!(matches!(theirs.lane(), Err(ShmError::Io(_))));
+    assert!(matches!(theirs.queue_pair(), Err(ShmError::Io(_))));
     assert!(theirs.give_back(0, PAGE).is_err());
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::door::{FifoPlace, Place};
+use crate::attach_socket::{FifoPlace, Place};
 use crate::{Consumer, FifoMem, Producer, Segment};
 
 /// A FIFO of `capacity` bytes, of which `limit` may be filled.

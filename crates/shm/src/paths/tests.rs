@@ -17,7 +17,7 @@ fn without_a_session_the_user_has_a_folder_in_tmp() {
 }
 
 #[test]
-fn the_doors_of_namespaces_stand_beside_the_hosts() {
-    let door = Path::new("/run/clearway/host.sock");
-    assert_eq!(namespace_door(door, "server"), Path::new("/run/clearway/app_ns_sockets/server"));
+fn the_attach_sockets_of_namespaces_stand_beside_the_hosts() {
+    let attach_socket = Path::new("/run/clearway/host.sock");
+    assert_eq!(namespace_attach_socket(attach_socket, "server"), Path::new("/run/clearway/app_ns_sockets/server"));
 }

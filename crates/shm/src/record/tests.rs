@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::FifoMem;
 use crate::atomic::Ordering;
-use crate::door::{FifoPlace, Place};
+use crate::attach_socket::{FifoPlace, Place};
 use crate::memory::Segment;
 
 fn both_at(start: u32, capacity: u32) -> (Producer, Consumer) {

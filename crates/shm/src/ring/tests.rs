@@ -35,7 +35,7 @@ fn messages_come_out_as_they_went_in() {
 }
 
 #[test]
-fn a_lane_holds_several_rings() {
+fn a_queue_pair_holds_several_rings() {
     let memory = memory();
     let second = ring_len(8);
     let (mut producer, mut consumer) = ring(&memory);

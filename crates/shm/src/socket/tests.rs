@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::door::{Hello, Prefixes, Reply, Request, VERSION};
+use crate::attach_socket::{Hello, Prefixes, Reply, Request, VERSION};
 
 fn both() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
@@ -88,7 +88,7 @@ fn nothing_there_is_said_without_blocking() {
     let (ours, _theirs) = both();
     rustix::io::ioctl_fionbio(&ours, true).unwrap();
     let nothing = recv::<Request>(ours.as_fd(), 0);
-    assert!(matches!(nothing, Err(DoorError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock));
+    assert!(matches!(nothing, Err(AttachSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn garbage_is_refused() {
     for bytes in [&[0xff; 10][..], &[200], &[0; MAX_MESSAGE], &[0, 1, 255, 255, 255, 255, 15]] {
         let (ours, theirs) = both();
         throw(&ours, bytes, &[]);
-        assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(DoorError::Garbage)), "{:?}", &bytes[..1]);
+        assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)), "{:?}", &bytes[..1]);
     }
 }
 
@@ -114,20 +114,20 @@ fn a_message_cut_short_or_with_something_behind_it_is_refused() {
     for len in 1..whole.len() {
         let (ours, theirs) = both();
         throw(&ours, &whole[..len], &[]);
-        assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(DoorError::Garbage)), "{len}");
+        assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)), "{len}");
     }
     let (ours, theirs) = both();
     throw(&ours, &[&whole[..], &[0]].concat(), &[]);
-    assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(DoorError::Garbage)));
+    assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)));
 }
 
 #[test]
 fn a_message_that_is_too_long_is_refused_on_both_sides() {
     let (ours, theirs) = both();
     throw(&ours, &[0; MAX_MESSAGE + 1], &[]);
-    assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(DoorError::TooLong)));
+    assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::TooLong)));
     throw(&ours, &[0; 3 * MAX_MESSAGE], &[]);
-    assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(DoorError::TooLong)));
+    assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::TooLong)));
     let long = Request::Stayed { what: "x".repeat(MAX_MESSAGE), why: String::new() };
     assert_eq!(send(ours.as_fd(), &long, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
 }
@@ -135,7 +135,7 @@ fn a_message_that_is_too_long_is_refused_on_both_sides() {
 #[test]
 fn the_longest_list_of_prefixes_is_a_message() {
     let v6 = |at: usize| std::net::IpAddr::from([255, 255, at as u16, 1, 2, 3, 4, 65535]);
-    let most = crate::door::MAX_PREFIXES;
+    let most = crate::attach_socket::MAX_PREFIXES;
     let prefixes = Prefixes {
         generation: u32::MAX,
         local: (0..most).map(v6).collect(),
@@ -148,22 +148,25 @@ fn the_longest_list_of_prefixes_is_a_message() {
 
 #[test]
 fn a_welcome_to_the_most_workers_is_a_message_with_its_descriptors() {
-    let ring = crate::door::RingPlaces { requests: 1 << 24, events: 1 << 24, slots: 4096 };
-    let workers = crate::house::MAX_WORKERS;
-    let welcome = crate::door::Welcome {
+    let ring = crate::attach_socket::RingPlaces { requests: 1 << 24, events: 1 << 24, slots: 4096 };
+    let workers = crate::host::MAX_WORKERS;
+    let welcome = crate::attach_socket::Welcome {
         boot: u64::MAX,
         app: u32::MAX,
         process: u32::MAX,
-        token: crate::door::Token([255; 16]),
-        lane_len: u32::MAX,
-        house_len: u32::MAX,
+        token: crate::attach_socket::Token([255; 16]),
+        queue_pair_len: u32::MAX,
+        host_len: u32::MAX,
         rings: vec![ring; workers],
         rx_fifo: u32::MAX,
         tx_fifo: u32::MAX,
     };
     let bytes = postcard::to_allocvec(&Reply::Welcome(welcome)).unwrap();
     assert!(bytes.len() <= MAX_MESSAGE, "{} bytes", bytes.len());
-    assert!(workers + 3 <= MAX_DESCRIPTORS, "a bell for each, the lane, the house page, and the process's own bell");
+    assert!(
+        workers + 3 <= MAX_DESCRIPTORS,
+        "a notifier for each, the queue pair, the host page, and the process's own notifier"
+    );
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         let (reader, writer) = telltale();
         send(ours.as_fd(), &Request::Prefixes, &[writer.as_fd(), writer.as_fd()]).unwrap();
         drop(writer);
-        assert!(matches!(recv::<Request>(theirs.as_fd(), most), Err(DoorError::TooManyDescriptors)));
+        assert!(matches!(recv::<Request>(theirs.as_fd(), most), Err(AttachSocketError::TooManyDescriptors)));
         assert!(is_closed(&reader));
     }
 }
@@ -218,7 +221,7 @@ fn any_bytes_decode_or_are_refused() {
             .collect();
         throw(&ours, &bytes, &[]);
         match recv::<Request>(theirs.as_fd(), 0) {
-            Ok(Some(_)) | Err(DoorError::Garbage) => {}
+            Ok(Some(_)) | Err(AttachSocketError::Garbage) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -249,15 +252,15 @@ fn nobody_can_send_descriptors_to_a_host() {
     send(ours.as_fd(), &Reply::Done, &[ours.as_fd()]).unwrap();
     assert_eq!(recv::<Reply>(theirs.as_fd(), 1).unwrap().unwrap().1.len(), 1, "the other way they go");
 
-    let (_ours, lifeline) = pair().unwrap();
-    let (_ringer, bell) = crate::Ringer::new().unwrap();
-    for end in [lifeline, bell] {
+    let (_ours, session_fd) = pair().unwrap();
+    let (_remote_notifier, notifier) = crate::RemoteNotifier::new().unwrap();
+    for end in [session_fd, notifier] {
         assert!(send(end.as_fd(), &Request::Prefixes, &[end.as_fd()]).is_err());
     }
 }
 
 #[test]
-fn a_lifeline_is_cut_when_its_last_copy_is_closed() {
+fn a_session_fd_is_cut_when_its_last_copy_is_closed() {
     let (ours, theirs) = pair().unwrap();
     let copy = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).unwrap();
     drop(theirs);
@@ -285,7 +288,7 @@ impl Drop for Folder {
 
 #[test]
 fn a_host_is_found_at_its_path_and_knows_who_comes() {
-    let folder = Folder::new("door");
+    let folder = Folder::new("attach_socket");
     let path = folder.0.join("host.sock");
     let listener = listen(&path, 0o600).unwrap();
     let mode = rustix::fs::stat(&path).unwrap().st_mode & 0o777;
@@ -299,7 +302,7 @@ fn a_host_is_found_at_its_path_and_knows_who_comes() {
     send(theirs.as_fd(), &hello(), &[]).unwrap();
     assert!(recv::<Request>(ours.as_fd(), 0).unwrap().is_some());
     assert!(
-        matches!(recv::<Request>(ours.as_fd(), 0), Err(DoorError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock)
+        matches!(recv::<Request>(ours.as_fd(), 0), Err(AttachSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock)
     );
 }
 
@@ -326,7 +329,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn a_type_that_is_not_the_door_s_can_be_sent_too() {
+fn a_type_that_is_not_the_attach_socket_s_can_be_sent_too() {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     struct Own(u64);
     let (ours, theirs) = both();
@@ -337,6 +340,6 @@ fn a_type_that_is_not_the_door_s_can_be_sent_too() {
 #[test]
 fn a_descriptor_that_is_no_socket_is_an_error() {
     let (reader, writer) = telltale();
-    assert!(matches!(recv::<Request>(reader.as_fd(), 0), Err(DoorError::Io(_))));
+    assert!(matches!(recv::<Request>(reader.as_fd(), 0), Err(AttachSocketError::Io(_))));
     assert!(send(writer.as_fd(), &Request::Prefixes, &[]).is_err());
 }

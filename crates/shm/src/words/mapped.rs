@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::layout::{FifoHead, HouseHead, LaneHead, RingHead, SessionHead, WorkerWord};
+use crate::layout::{FifoHead, HostHead, QueuePairHead, RingHead, SessionHead, WorkerWord};
 use crate::memory::{Segment, ShmError};
 
 /// A type that may lie in memory which others write.
@@ -15,11 +15,11 @@ use crate::memory::{Segment, ShmError};
 pub unsafe trait Shared {}
 
 // SAFETY: atomics only, without padding; the assertions in `layout` add the sizes up.
-unsafe impl Shared for HouseHead {}
+unsafe impl Shared for HostHead {}
 // SAFETY: as above.
 unsafe impl Shared for WorkerWord {}
 // SAFETY: as above.
-unsafe impl Shared for LaneHead {}
+unsafe impl Shared for QueuePairHead {}
 // SAFETY: as above.
 unsafe impl Shared for RingHead {}
 // SAFETY: as above.

@@ -117,7 +117,7 @@ pub(super) fn vanish(stage: &mut Stage) {
     stage.converse(Duration::ZERO, Conversation::new(a, b, Expect::Fails));
     let when = stage.millis(0, 3_000);
     stage.world.after(when, |w| stage::vanish(w, B, 1));
-    stage.world.patience = Duration::from_secs(4_000);
+    stage.world.time_limit = Duration::from_secs(4_000);
 }
 
 /// Hours of silence on a connection with keepalive: it must live while the peer does.
@@ -139,7 +139,7 @@ pub(super) fn keepalive(stage: &mut Stage) {
         Expect::Whole
     };
     stage.converse(Duration::ZERO, Conversation::new(a, b, expect));
-    stage.world.patience = stage.world.patience + silence;
+    stage.world.time_limit = stage.world.time_limit + silence;
 }
 
 /// One side resets; the other must be told, or see a prefix.

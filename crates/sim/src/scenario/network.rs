@@ -223,7 +223,7 @@ pub(super) fn address_change(stage: &mut Stage) {
             }
         });
     }
-    stage.world.patience = Duration::from_secs(4_000);
+    stage.world.time_limit = Duration::from_secs(4_000);
 }
 
 /// A third host has the address of `a` in another routing table of `b`: both talk to the same address of `b` at the same time.

@@ -54,7 +54,7 @@ pub(super) fn slow_reader(stage: &mut Stage) {
     let n = stage.bytes(100_000);
     let other = stage.exchange(n, n);
     stage.converse(Duration::from_millis(100), other);
-    stage.world.patience = stage.world.patience + every.times(most / step + 1) + Duration::from_secs(1000);
+    stage.world.time_limit = stage.world.time_limit + every.times(most / step + 1) + Duration::from_secs(1000);
 }
 
 /// A receiver with no room to speak of.
@@ -68,7 +68,7 @@ pub(super) fn tiny_windows(stage: &mut Stage) {
         talk.parts[1].reading = Reading::Slow(stage.rng.between(1, 500) as u32, Duration::from_millis(20));
     }
     stage.converse(Duration::ZERO, talk);
-    stage.world.patience = Duration::from_secs(20_000);
+    stage.world.time_limit = Duration::from_secs(20_000);
 }
 
 /// A reader that sleeps, while the sender probes.
@@ -90,7 +90,7 @@ pub(super) fn zero_window(stage: &mut Stage) {
         });
     }
     stage.converse(Duration::ZERO, talk);
-    stage.world.patience = stage.world.patience + sleep + Duration::from_secs(600);
+    stage.world.time_limit = stage.world.time_limit + sleep + Duration::from_secs(600);
 }
 
 /// Marks in the stream, some before others were reached.

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 
 /// Longer than anything here takes even on a busy machine; only a failed test waits for it.
-const PATIENCE_MS: u16 = 20_000;
+const TIME_LIMIT_MS: u16 = 20_000;
 
 /// One test at a time: a program that one test starts holds the descriptors of all others until it runs, and with them
 /// their sockets and interfaces.
@@ -194,14 +194,14 @@ impl Link {
     /// Sleeps until the descriptor says that there is something to read.
     fn wait(&self, what: &str) {
         let mut fds = [PollFd::new(self.dev.wait_fd().unwrap(), PollFlags::POLLIN)];
-        let ready = poll(&mut fds, PollTimeout::from(PATIENCE_MS)).unwrap();
+        let ready = poll(&mut fds, PollTimeout::from(TIME_LIMIT_MS)).unwrap();
         assert_eq!(ready, 1, "{what} did not arrive: {:?}", self.dev.counters());
     }
 }
 
 /// IPv6 begins on an interface a little after it was brought up, when the kernel's link watcher has seen it.
 fn wait_for_ipv6(name: &str) {
-    let deadline = Instant::now() + Duration::from_millis(PATIENCE_MS.into());
+    let deadline = Instant::now() + Duration::from_millis(TIME_LIMIT_MS.into());
     loop {
         let output = Command::new("ip").args(["-6", "route", "show", "table", "local", "dev", name]).output().unwrap();
         if String::from_utf8_lossy(&output.stdout).contains("fd77::1") {

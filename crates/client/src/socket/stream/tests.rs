@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use clearway_shm::door::{FifoPlace, Place};
+use clearway_shm::attach_socket::{FifoPlace, Place};
 use clearway_shm::{FifoMem, Segment};
 
 use super::*;

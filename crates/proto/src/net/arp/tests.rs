@@ -195,7 +195,7 @@ fn forged_replies_in_a_row_do_not_take_a_gateway_over() {
     net.exchange(&arp_frame(&reply("10.0.0.2", PEER_MAC), OUR_MAC));
     let known = net.stack.neighbours().next().unwrap();
     assert_eq!((known.mac, known.state), (Some(PEER_MAC), NeighbourState::Reachable));
-    // The gateway falls silent: what another station says counts when all were asked, and not before.
+    // The gateway falls silent: what another link address says counts when all were asked, and not before.
     net.now += Duration::from_secs(2);
     net.ingest(&arp_frame(&reply("10.0.0.2", liar), OUR_MAC));
     net.pass(4);

@@ -203,7 +203,7 @@ fn no_number_of_forged_claims_takes_a_known_neighbour_over() {
                 w.pass(Duration::from_millis(100));
             }
             assert_eq!(w.state(&addr(1)), Some(NeighbourState::Probe));
-            assert!(w.requests().iter().all(|r| r.to == Some(A)), "only the station that is known is asked");
+            assert!(w.requests().iter().all(|r| r.to == Some(A)), "only the link address that is known is asked");
             w.claim(&addr(1), A, true);
             assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Reachable), Some(A)));
         }

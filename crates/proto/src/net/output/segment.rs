@@ -16,7 +16,7 @@ use crate::net::ip::Ip;
 #[derive(Clone, Copy)]
 pub(crate) struct Way<'i> {
     iface: Iface,
-    /// The station that it goes to; zeros on a link without addresses.
+    /// The link address that it goes to; zeros on a link without addresses.
     mac: Mac,
     /// The longest IP packet in bytes.
     mtu: u16,

@@ -27,9 +27,9 @@ use crate::udp::{Arrival, UdpErrorReport};
 struct Link {
     iface: Iface,
     table: Table,
-    /// The station that sent it; None on a link without addresses.
+    /// The link address that sent it; None on a link without addresses.
     from: Option<Mac>,
-    /// It was for several stations.
+    /// It was for several link addresses.
     group: bool,
 }
 
@@ -92,7 +92,7 @@ impl<E: Env> Stack<E> {
                 return Err(Drop::LinkSourceGroup);
             }
             if to != interface.mac && !to.is_multicast() {
-                return Err(Drop::OtherStation);
+                return Err(Drop::OtherLinkAddr);
             }
             if eth.vlan().is_some() {
                 return Err(Drop::VlanTagged);

@@ -137,7 +137,7 @@ fn frames_for_others_and_of_other_kinds_are_refused() {
         out
     };
     for (f, reason) in [
-        (framed(PEER_MAC, Mac([2, 0, 0, 0, 0, 9]), EtherType::IPV4, &ip), Drop::OtherStation),
+        (framed(PEER_MAC, Mac([2, 0, 0, 0, 0, 9]), EtherType::IPV4, &ip), Drop::OtherLinkAddr),
         (framed(Mac([1, 0, 0, 0, 0, 9]), OUR_MAC, EtherType::IPV4, &ip), Drop::LinkSourceGroup),
         (frame(EtherType(0x88cc), &ip), Drop::UnknownEtherType),
         (frame(EtherType::IPV6, &ip), Drop::UnknownEtherType),

@@ -64,7 +64,7 @@ fn the_owner_reaches_stores_and_queues() {
 }
 
 #[test]
-fn a_new_station_address_is_announced_and_makes_a_new_link_local_address() {
+fn a_new_link_addr_address_is_announced_and_makes_a_new_link_local_address() {
     let mut net = Net::lan();
     let old = net.stack.addresses().find(|a| a.cidr.addr.is_link_local()).unwrap().cidr.addr;
     let mac = Mac([2, 0, 0, 0, 9, 9]);
@@ -74,8 +74,8 @@ fn a_new_station_address_is_announced_and_makes_a_new_link_local_address() {
     assert!(frames.iter().all(|f| f[6..12] == mac.0));
     let new = net.stack.addresses().find(|a| a.cidr.addr.is_link_local()).unwrap().cidr.addr;
     assert_ne!(new, old);
-    // Frames for the old address are another station's now.
-    assert_eq!(net.ingest(&ip_frame(&ping("10.0.0.2", "10.0.0.1", b"x"))), Some(crate::Drop::OtherStation));
+    // Frames for the old address are another link address's now.
+    assert_eq!(net.ingest(&ip_frame(&ping("10.0.0.2", "10.0.0.1", b"x"))), Some(crate::Drop::OtherLinkAddr));
     assert!(net.stack.set_interface_mac(Iface(0), Mac::BROADCAST).is_err());
 }
 

@@ -13,9 +13,9 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
         defer: 0,
         token: 0,
         options: ConnOptions::default(),
-        half: 0,
+        syn_rcvd: 0,
         queue: List::new(),
-        news: Link::OFF,
+        event_queue: Link::OFF,
     }
 }
 

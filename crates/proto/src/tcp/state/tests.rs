@@ -9,7 +9,7 @@ fn page() -> String {
     s.push_str("# TCP: the states of a connection\n\n");
     s.push_str("Written by the test `the_document_shows_the_table_that_the_machine_runs_on` from the table in `crates/proto/src/tcp/state.rs`;\n");
     s.push_str("run it with `CLEARWAY_WRITE_DOCS=1` after a change. The states and transitions are those of RFC 9293 3.3.2, figure 5.\n\n");
-    s.push_str("A handshake that a stranger began (SYN-RECEIVED) and TIME-WAIT live in small records of their own: see `tcp/half.rs` and `tcp/wait.rs`.\n\n");
+    s.push_str("A handshake that a stranger began (SYN-RECEIVED) and TIME-WAIT live in small records of their own: see `tcp/syn_rcvd.rs` and `tcp/time_wait.rs`.\n\n");
     s.push_str("```mermaid\nstateDiagram-v2\n    [*] --> CLOSED\n");
     for (from, cause, to) in TRANSITIONS {
         // The ways that lead out of every state by reset or by lost patience would hide all others.

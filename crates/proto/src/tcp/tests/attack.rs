@@ -195,7 +195,7 @@ fn both_sequence_spaces_pass_zero_and_the_middle_of_the_circle() {
         b.net.stack.close(id);
         b.one();
         b.inject(FIN | ACK, 3001, 3002, 60_000, &[]);
-        assert_eq!(b.net.stack.tcp.wait.len(), 1);
+        assert_eq!(b.net.stack.tcp.time_wait.len(), 1);
     }
 }
 

@@ -25,9 +25,9 @@ fn we_close_first_and_wait() {
     let ack = b.one();
     assert_eq!((ack.flags(), b.rel_ack(&ack)), (ACK, 15));
     assert!(b.events().last().unwrap().has(ConnEvents::PEER_CLOSED | ConnEvents::CLOSED));
-    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    assert_eq!(b.net.stack.tcp.time_wait.len(), 1);
     assert!(b.pass(secs(61)).is_empty());
-    assert_eq!(b.net.stack.tcp.wait.len(), 0);
+    assert_eq!(b.net.stack.tcp.time_wait.len(), 0);
     b.net.stack.close(id);
     assert_eq!(b.net.stack.tcp.open.len(), 0);
     assert_eq!(b.net.stack.state(id), State::Closed);
@@ -78,7 +78,7 @@ fn one_segment_acknowledges_our_fin_and_brings_the_peers() {
     b.one();
     b.inject(FIN | ACK, 1, 2, 8000, &[]);
     assert_eq!(b.one().flags(), ACK);
-    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.wait.len()), (0, 1));
+    assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.time_wait.len()), (0, 1));
 }
 
 #[test]
@@ -222,14 +222,14 @@ fn a_connection_whose_way_goes_is_reset_and_its_owner_told() {
     let mut b = established();
     let id = b.id();
     b.send(b"never mind");
-    b.net.stack.break_off(id);
+    b.net.stack.abort_unreachable(id);
     assert_eq!(b.one().flags(), RST | ACK);
     b.silent();
     let failure = Failure::Unreachable(crate::Unreachable::Network);
     assert_eq!(b.net.stack.failure(id), Some(failure));
     assert_eq!(b.net.stack.send(id, b"x"), Err(SendError::Failed(failure)));
     // Twice is as good as once, and the handle lives until it is closed.
-    b.net.stack.break_off(id);
+    b.net.stack.abort_unreachable(id);
     b.silent();
     b.net.stack.close(id);
     assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
@@ -298,9 +298,9 @@ fn the_fin_again_in_time_wait_is_acknowledged_again_and_the_wait_starts_over() {
     let again = b.one();
     assert_eq!((again.seg.seq, again.seg.ack, again.flags()), (ack.seg.seq, ack.seg.ack, ACK));
     b.pass(secs(40));
-    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    assert_eq!(b.net.stack.tcp.time_wait.len(), 1);
     b.pass(secs(21));
-    assert_eq!(b.net.stack.tcp.wait.len(), 0);
+    assert_eq!(b.net.stack.tcp.time_wait.len(), 0);
     assert_eq!(b.net.stack.tcp.flows.len(), 0);
 }
 
@@ -313,7 +313,7 @@ fn in_time_wait(config: Config, opts: TcpOptions) -> Bench {
     b.one();
     b.inject(FIN | ACK, 1, 2, 8000, &[]);
     b.one();
-    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    assert_eq!(b.net.stack.tcp.time_wait.len(), 1);
     b
 }
 
@@ -322,7 +322,7 @@ fn a_reset_does_not_end_time_wait() {
     let mut b = in_time_wait(plain(), TcpOptions::NONE);
     assert_eq!(b.inject(RST, 2, 0, 0, &[]), Some(Drop::TcpResetInTimeWait));
     b.silent();
-    assert_eq!(b.net.stack.tcp.wait.len(), 1);
+    assert_eq!(b.net.stack.tcp.time_wait.len(), 1);
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_newer_syn_takes_a_pair_in_time_wait_over_and_an_older_one_does_not() {
     let answer = b.one();
     assert_eq!(answer.flags(), SYN | ACK);
     assert!(answer.seg.seq.gt(old_nxt));
-    assert_eq!((b.net.stack.tcp.wait.len(), b.counters().time_wait_reused), (0, 1));
+    assert_eq!((b.net.stack.tcp.time_wait.len(), b.counters().time_wait_reused), (0, 1));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_full_time_wait_table_lets_the_oldest_go() {
         b.peer_iss += 1_000_000;
         // Another port each time.
         b.net.now += ms(10);
-        let port = 5000 + b.net.stack.tcp.wait.len() as u16;
+        let port = 5000 + b.net.stack.tcp.time_wait.len() as u16;
         let syn = Segment { src_port: port + 10 * b.counters().passive_opens as u16, ..b.segment(SYN, 0, 0, 8000) };
         let src_port = syn.src_port;
         b.put(syn, &[]);
@@ -380,7 +380,7 @@ fn a_full_time_wait_table_lets_the_oldest_go() {
         b.put(fin, &[]);
         b.one();
     }
-    assert_eq!((b.net.stack.tcp.wait.len(), b.net.stack.tcp.flows.len()), (2, 2));
+    assert_eq!((b.net.stack.tcp.time_wait.len(), b.net.stack.tcp.flows.len()), (2, 2));
     assert_eq!(b.counters().time_wait_evicted, 1);
 }
 

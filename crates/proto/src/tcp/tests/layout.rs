@@ -3,8 +3,8 @@
 use core::mem::{offset_of, size_of};
 
 use crate::tcp::conn::Conn;
-use crate::tcp::records::{Half, Wait};
-use crate::tcp::trouble::Trouble;
+use crate::tcp::rare_stats::RareStats;
+use crate::tcp::records::{SynRcvd, TimeWait};
 use crate::testing::TestEnv;
 
 /// A slab's own part of each entry.
@@ -22,14 +22,14 @@ fn an_idle_connection_costs_less_than_512_bytes_all_tables_counted() {
 
 #[test]
 fn a_handshake_costs_at_most_128_bytes_and_time_wait_64() {
-    let all = size_of::<Half>() + SLAB + TIMER + FLOW;
+    let all = size_of::<SynRcvd>() + SLAB + TIMER + FLOW;
     assert!(all <= 128, "{all} bytes");
-    assert!(size_of::<Wait>() <= 64, "{} bytes", size_of::<Wait>());
+    assert!(size_of::<TimeWait>() <= 64, "{} bytes", size_of::<TimeWait>());
 }
 
 #[test]
 fn what_is_kept_of_rare_things_costs_at_most_256_bytes() {
-    assert!(size_of::<Trouble>() <= 256, "{} bytes", size_of::<Trouble>());
+    assert!(size_of::<RareStats>() <= 256, "{} bytes", size_of::<RareStats>());
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn byte_at(position: u64) -> u8 {
     (position ^ position >> 8 ^ position >> 16) as u8
 }
 
-/// One program: what it has written and read of its one connection, and whether it has rung the stack's bell since that looked.
+/// One program: what it has written and read of its one connection, and whether it has notified the stack's notifier since that looked.
 struct Program {
     rng: Rng,
     /// Bytes it writes in all, and has written; where its send FIFO begins.
@@ -228,7 +228,7 @@ impl LiveEnd {
         LiveEnd { stack, program, listener: None, conn: None, shut: false, edge: None }
     }
 
-    /// What the bells that the program rang make the owner do, and what it does by itself.
+    /// What the notifiers that the program notified make the owner do, and what it does by itself.
     fn turn(&mut self) {
         while self.stack.next_event().is_some() {}
         if self.conn.is_none() {

@@ -85,7 +85,7 @@ fn both_close_and_nothing_is_left_but_time_wait() {
     for end in &w.ends {
         assert_eq!(end.stack.tcp.open.len(), 0);
     }
-    assert_eq!(w.ends[0].stack.tcp.wait.len(), 1);
+    assert_eq!(w.ends[0].stack.tcp.time_wait.len(), 1);
     w.run(secs(61));
     assert_eq!(w.ends[0].stack.tcp.flows.len(), 0);
     assert_eq!(w.ends[0].stack.next_deadline(), Instant::NEVER);

@@ -10,7 +10,7 @@ fn woken(hold: &mut Hold, times: u8) -> Instant {
         now += GAP;
         hold.add(When::Soon);
         assert!(hold.ends_at().is_none_or(|end| end <= now), "it waits no longer than the gap");
-        hold.rung(now);
+        hold.notified(now);
     }
     now
 }
@@ -18,7 +18,7 @@ fn woken(hold: &mut Hold, times: u8) -> Instant {
 #[test]
 fn who_reads_in_bulk_is_woken_once_in_a_gap() {
     let mut hold = Hold::new();
-    let last = woken(&mut hold, BELLS);
+    let last = woken(&mut hold, NOTIFIERS);
     assert_eq!(hold.ends_at(), None, "there is no news");
     hold.add(When::Soon);
     assert_eq!(hold.ends_at(), Some(last + GAP));
@@ -27,11 +27,11 @@ fn who_reads_in_bulk_is_woken_once_in_a_gap() {
 #[test]
 fn who_was_woken_seldom_or_has_just_written_is_woken_at_once() {
     let mut hold = Hold::new();
-    woken(&mut hold, BELLS - 1);
+    woken(&mut hold, NOTIFIERS - 1);
     hold.add(When::Soon);
     assert!(hold.has_news());
     assert_eq!(hold.ends_at(), None);
-    woken(&mut hold, BELLS);
+    woken(&mut hold, NOTIFIERS);
     hold.add(When::Soon);
     hold.wrote();
     assert_eq!(hold.ends_at(), None);
@@ -40,9 +40,9 @@ fn who_was_woken_seldom_or_has_just_written_is_woken_at_once() {
 #[test]
 fn what_presses_is_not_held_whatever_else_there_is() {
     let mut hold = Hold::new();
-    woken(&mut hold, BELLS);
-    hold.hurry();
-    assert!(!hold.has_news(), "there is nothing to hurry for");
+    woken(&mut hold, NOTIFIERS);
+    hold.flush();
+    assert!(!hold.has_news(), "there is nothing to flush for");
     hold.add(When::Soon);
     hold.add(When::Now);
     hold.add(When::Soon);
@@ -50,7 +50,7 @@ fn what_presses_is_not_held_whatever_else_there_is() {
     hold.heard();
     hold.add(When::Soon);
     assert!(hold.ends_at().is_some());
-    hold.hurry();
+    hold.flush();
     assert!(hold.has_news());
     assert_eq!(hold.ends_at(), None);
 }

@@ -1,0 +1,102 @@
+//! What processes ask for ahead of need, many at a time, so that a connection costs no question: session fds for those that they will accept, and streams to connect with.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clearway_base::Handle;
+use clearway_session::errno::refuse;
+use clearway_session::quota::Thing;
+use clearway_shm::attach_socket::{Kind, MAX_AHEAD, Reply, SocketOptions};
+use nix::errno::Errno;
+
+use super::questions::no_session_fd;
+use super::{Process, SessionFd, Supervisor};
+use crate::answer::Asker;
+
+/// Of what a program may still have, one in so many at most is opened ahead of need.
+const AHEAD_OF_FREE: u32 = 16;
+
+/// A session fd, the word that will name its session, and the host's end.
+type Made = (OwnedFd, Arc<AtomicU64>, Handle<SessionFd>);
+
+impl Supervisor {
+    /// Session fds for connections that a process will accept.
+    pub(super) fn ask_session_fds(&mut self, asker: Asker, handle: Handle<Process>, count: u32) {
+        // What the process gave up is not in its way.
+        self.end_session_fds();
+        let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
+        let Some(fds) = member.map(|member| Arc::clone(&member.session_fds)) else { return };
+        let count = count.min(fds.room());
+        if count == 0 {
+            let why = "the process has all session fds ahead of need that it may (MAX_AHEAD)";
+            return asker.answer(Err(refuse(Errno::ENFILE, why)), &[]);
+        }
+        let made = match self.several(&asker, 0, count) {
+            Ok(made) => made,
+            Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
+        };
+        let mut first = None;
+        for (_, word, handle) in &made {
+            let name = fds.add(word);
+            first.get_or_insert(name);
+            if let Some(session_fd) = self.session_fds.get_mut(*handle) {
+                session_fd.ahead = Some((Arc::clone(&fds), name));
+            }
+        }
+        let descriptors: Vec<_> = made.iter().map(|(theirs, ..)| theirs.as_fd()).collect();
+        asker.answer(Ok(Reply::SessionFds { first: first.unwrap_or(0) }), &descriptors);
+    }
+
+    /// Streams that a process will connect.
+    pub(super) fn ask_open_ahead(&mut self, asker: Asker, v6: bool, count: u32) {
+        let worker = self.worker_for(Kind::Stream);
+        // They count as sessions, so no more of them than leave most of what the program may still have.
+        let count = count.clamp(1, MAX_AHEAD).min(1 + asker.program.quota.free(Thing::Session) / AHEAD_OF_FREE);
+        let made = match self.several(&asker, worker, count) {
+            Ok(made) => made,
+            Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
+        };
+        let job = move |worker: &mut clearway_session::Worker| {
+            let (sessions, stack) = worker.both();
+            let mut opened = Vec::new();
+            let mut refusal = None;
+            for (_, word, _) in &made {
+                match sessions.open(stack, &asker.program, asker.process, (Kind::Stream, v6, SocketOptions::default()))
+                {
+                    Ok(session) => {
+                        word.store(session.id, Ordering::Release);
+                        opened.push((session.id, session.head));
+                    }
+                    // What is there is enough; those without a session close by themselves.
+                    Err(why) => {
+                        refusal = Some(why);
+                        break;
+                    }
+                }
+            }
+            match refusal.filter(|_| opened.is_empty()) {
+                Some(why) => asker.answer(Err(why), &[]),
+                None => {
+                    let descriptors: Vec<_> = made.iter().take(opened.len()).map(|(fd, ..)| fd.as_fd()).collect();
+                    asker.answer(Ok(Reply::OpenedAhead(opened)), &descriptors);
+                }
+            }
+        };
+        self.workers.to_worker(worker, Box::new(job));
+    }
+
+    /// So many session fds, or fewer: one at least, and beyond that only such as leave half of the host's descriptors to what is needed now.
+    fn several(&mut self, asker: &Asker, worker: usize, count: u32) -> Result<Vec<Made>, Errno> {
+        let mut made = vec![self.new_session_fd(&asker.program, worker, 0)?];
+        while (made.len() as u32) < count {
+            let Ok(one) = self.new_session_fd(&asker.program, worker, 0) else { break };
+            if !self.descriptors.is_plenty(&one.0) {
+                // It closes, and with it the other end.
+                break;
+            }
+            made.push(one);
+        }
+        Ok(made)
+    }
+}

@@ -1,0 +1,349 @@
+//! What processes ask, and who answers: the session's worker does most of it.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_base::Handle;
+use clearway_session::errno::{Refusal, refuse};
+use clearway_session::program::ProgramInfo;
+use clearway_session::quota::{QuotaInfo, Thing};
+use clearway_session::sessions::Wish;
+use clearway_session::worker::Worker;
+use clearway_shm::attach_socket::{
+    self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of,
+};
+use nix::errno::Errno;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SndBuf;
+
+use super::{Process, SessionFd, Supervisor};
+use crate::answer::{Asker, Doorway};
+
+/// Kinds of sockets that stayed with the kernel that are remembered for each program.
+const MAX_STAYED: usize = 256;
+
+/// Characters of what a program says about one.
+const MAX_STAYED_TEXT: usize = 200;
+
+/// Bytes of exec handoffs that may lie in a session fd: Linux makes it as much as a handful take.
+const HANDOFFS: usize = 1;
+
+impl Supervisor {
+    pub(super) fn on_request(&mut self, handle: Handle<Process>, request: Request) {
+        if let Request::Hello(hello) = &request {
+            return self.on_hello(handle, hello);
+        }
+        let Some(process) = self.processes.get(handle) else { return };
+        if let Request::Inherit { cookie } = request {
+            let (attach_socket, through) = (Arc::clone(&process.attach_socket), process.through.clone());
+            return self.ask_inherit(attach_socket, cookie, through);
+        }
+        let Some(member) = &process.member else {
+            // Who has not been let in has nothing to ask.
+            self.counts.refused_other += 1;
+            return self.end_process(handle);
+        };
+        let asker = Asker {
+            attach_socket: Arc::clone(&process.attach_socket),
+            process: member.number,
+            program: Arc::clone(&member.program),
+        };
+        match request {
+            Request::Hello(_) | Request::Inherit { .. } => {}
+            Request::Prefixes => self.ask_prefixes(asker),
+            Request::Interfaces => self.ask_interfaces(asker),
+            Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
+            Request::SessionFds { count } => self.ask_session_fds(asker, handle, count),
+            Request::OpenAhead { v6, count } => self.ask_open_ahead(asker, v6, count),
+            Request::Claim { session } => self.ask_claim(asker, session),
+            Request::Child => self.expect_child(handle, &asker),
+            Request::Segment { segment } => answer_segment(&asker, segment),
+            Request::Stayed { what, why } => {
+                self.note_stayed(asker.program.number, what, why);
+                asker.answer(Ok(Reply::Done), &[]);
+            }
+            request @ Request::Revive { .. } => {
+                self.end_session_fds();
+                self.ask_revive(asker, request);
+            }
+            request => self.ask_worker(asker, request),
+        }
+    }
+
+    /// A session fd that was claimed a moment ago is its session's as soon as the worker has heard of that: the answer comes behind it.
+    fn ask_inherit(&self, attach_socket: Arc<Doorway>, cookie: u64, through: Option<String>) {
+        let session_fd = self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle));
+        let may_be_claimed =
+            |session_fd: &SessionFd| session_fd.ahead.is_some() && session_fd.session.load(Ordering::Acquire) == 0;
+        if !session_fd.is_some_and(may_be_claimed) {
+            return attach_socket.answer(&self.leave_handoff(cookie, through.as_deref()), &[]);
+        }
+        let inbox = self.inbox.clone();
+        let answer = move || {
+            let answer = move |supervisor: &mut Supervisor| {
+                attach_socket.answer(&supervisor.leave_handoff(cookie, through.as_deref()), &[])
+            };
+            // A supervisor that has ended has closed all attach sockets.
+            let _ = inbox.post(Box::new(answer));
+        };
+        // Which worker it is nobody knows yet: the last of them to have heard has it answered.
+        let last = Arc::new(Mutex::new((self.workers.count(), Some(answer))));
+        for worker in 0..self.workers.count() {
+            let last = Arc::clone(&last);
+            let hear = move |worker: &mut Worker| {
+                let time = worker.time();
+                let (sessions, stack) = worker.both();
+                sessions.hear(time, stack);
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                last.0 -= 1;
+                if last.0 == 0 {
+                    last.1.take().into_iter().for_each(|answer| answer());
+                }
+            };
+            self.workers.to_worker(worker, Box::new(hear));
+        }
+    }
+
+    /// Puts what an inheritor needs into the session fd of this cookie. Whoever asks, only who holds the session fd can take it out. At the attach socket of a namespace there
+    /// are only session fds of that namespace.
+    fn leave_handoff(&self, cookie: u64, through: Option<&str>) -> Reply {
+        let session_fd = self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle));
+        let session_fd = session_fd.filter(|session_fd| {
+            session_fd.program.is_behind(through) && !session_fd.program.is_cut.load(Ordering::Acquire)
+        });
+        let session = session_fd.map_or(0, |session_fd| session_fd.session.load(Ordering::Acquire));
+        let left = session_fd.filter(|_| session != 0).is_some_and(|session_fd| {
+            let handoff = Handoff { token: session_fd.program.token, session };
+            // So that strangers who ask without end fill little memory. When it is full there is one to be taken.
+            let _ = setsockopt(&session_fd.fd, SndBuf, &HANDOFFS);
+            let sent = clearway_shm::socket::send_now(session_fd.fd.as_fd(), &handoff);
+            sent.map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |()| true)
+        });
+        match left {
+            true => Reply::Done,
+            false => Reply::Error { errno: Errno::ENOENT as i32, why: "there is no such session fd".into() },
+        }
+    }
+
+    /// Has a worker answer.
+    fn delegate(
+        &self,
+        worker: usize,
+        asker: Asker,
+        f: impl FnOnce(&mut Worker, &Asker) -> Result<Reply, Refusal> + Send + 'static,
+    ) {
+        if worker >= self.workers.count() {
+            return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
+        }
+        let job = move |worker: &mut Worker| {
+            let result = f(worker, &asker);
+            asker.answer(result, &[]);
+        };
+        self.workers.to_worker(worker, Box::new(job));
+    }
+
+    /// As [`Supervisor::delegate`], with the program's end of a session fd beside a good answer.
+    pub(super) fn delegate_with(
+        &self,
+        worker: usize,
+        asker: Asker,
+        (theirs, session): (OwnedFd, Arc<AtomicU64>),
+        f: impl FnOnce(&mut Worker, &Asker) -> Result<attach_socket::Session, Refusal> + Send + 'static,
+    ) {
+        let job = move |worker: &mut Worker| match f(worker, &asker) {
+            Ok(made) => {
+                session.store(made.id, Ordering::Release);
+                asker.answer(Ok(Reply::Opened(made)), &[theirs.as_fd()]);
+            }
+            // The session fd closes by itself when nobody gets it.
+            Err(refusal) => asker.answer(Err(refusal), &[]),
+        };
+        self.workers.to_worker(worker, Box::new(job));
+    }
+
+    /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on the first.
+    pub(super) fn worker_for(&mut self, kind: Kind) -> usize {
+        if kind == Kind::Datagram {
+            return 0;
+        }
+        let worker = self.next_worker;
+        self.next_worker = (worker + 1) % self.workers.count();
+        worker
+    }
+
+    fn ask_open(&mut self, asker: Asker, kind: Kind, v6: bool, options: SocketOptions) {
+        let worker = self.worker_for(kind);
+        let made = self.session_fd(&asker.program, worker, 0);
+        let session_fd = match made {
+            Ok(session_fd) => session_fd,
+            Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
+        };
+        self.delegate_with(worker, asker, session_fd, move |worker, asker| {
+            let (sessions, stack) = worker.both();
+            sessions.open(stack, &asker.program, asker.process, (kind, v6, options))
+        });
+    }
+
+    fn ask_claim(&mut self, asker: Asker, id: u64) {
+        let worker = worker_of(id);
+        if worker >= self.workers.count() {
+            return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
+        }
+        let made = self.session_fd(&asker.program, worker, 0);
+        let session_fd = match made {
+            Ok(session_fd) => session_fd,
+            Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
+        };
+        self.delegate_with(worker, asker, session_fd, move |worker, asker| {
+            let (sessions, stack) = worker.both();
+            sessions.claim(stack, &asker.program, asker.process, id)
+        });
+    }
+
+    fn ask_worker(&mut self, asker: Asker, request: Request) {
+        let id = match &request {
+            Request::Bind { session, .. }
+            | Request::Listen { session, .. }
+            | Request::Connect { session, .. }
+            | Request::Subscribe { session }
+            | Request::Options { session, .. }
+            | Request::Urgent { session, .. }
+            | Request::Settle { session }
+            | Request::Group { session, .. }
+            | Request::PathMtu { session, .. }
+            | Request::ErrorReport { session }
+            | Request::Info { session } => *session,
+            _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
+        };
+        // An address that was given up before this was asked is free.
+        if let Request::Bind { .. } | Request::Listen { .. } | Request::Connect { .. } | Request::Settle { .. } =
+            &request
+        {
+            self.end_session_fds();
+        }
+        self.delegate(worker_of(id), asker, move |worker, asker| {
+            let time = worker.time();
+            let (sessions, stack) = worker.both();
+            let program = &asker.program;
+            Ok(match request {
+                Request::Bind { local, .. } => Reply::Bound(sessions.bind(stack, program, id, local)?),
+                Request::Listen { backlog, .. } => Reply::Opened(sessions.listen(stack, program, id, backlog)?),
+                Request::Connect { remote, .. } => Reply::Opened(sessions.connect(time, stack, program, id, remote)?),
+                Request::Subscribe { .. } => Reply::Opened(sessions.subscribe(stack, program, asker.process, id)?),
+                Request::Options { options, .. } => {
+                    sessions.set_options(stack, program, id, options)?;
+                    Reply::Done
+                }
+                Request::Settle { .. } => Reply::Done,
+                Request::Group { iface, group, change, .. } => {
+                    sessions.change_group(stack, program, id, Wish { iface, group, change })?;
+                    Reply::Done
+                }
+                Request::PathMtu { remote, len, .. } => {
+                    Reply::PathMtu(sessions.path_mtu(stack, program, id, (remote, len))?)
+                }
+                Request::ErrorReport { .. } => Reply::ErrorReport(sessions.error_report(stack, program, id)?),
+                Request::Urgent { ahead, .. } => {
+                    sessions.mark_urgent(stack, program, id, ahead)?;
+                    Reply::Done
+                }
+                _ => Reply::Info(Box::new(sessions.tcp_info(stack, program, id)?)),
+            })
+        });
+    }
+
+    fn ask_prefixes(&mut self, asker: Asker) {
+        let workers = Arc::clone(&self.workers);
+        self.delegate(0, asker, move |worker, asker| {
+            // Before the tables are looked at: what changes afterwards has a newer number.
+            let generation = workers.page.routes();
+            let (sessions, stack) = worker.both();
+            let (local, routes) = sessions.prefixes(stack, &asker.program);
+            Ok(Reply::Prefixes(fitted(generation, local, routes)))
+        });
+    }
+
+    fn ask_interfaces(&mut self, asker: Asker) {
+        self.delegate(0, asker, move |worker, asker| {
+            let (sessions, stack) = worker.both();
+            Ok(Reply::Interfaces(fitting(sessions.interfaces(stack, &asker.program))))
+        });
+    }
+
+    fn note_stayed(&mut self, program: u32, what: String, why: String) {
+        let Some(entry) = self.programs.get_mut(&program) else { return };
+        let short = |text: String| text.chars().filter(|c| !c.is_control()).take(MAX_STAYED_TEXT).collect::<String>();
+        let (what, why) = (short(what), short(why));
+        if let Some(known) = entry.stayed.iter_mut().find(|s| s.0 == what && s.1 == why) {
+            known.2 += 1;
+        } else if entry.stayed.len() < MAX_STAYED {
+            entry.stayed.push((what, why, 1));
+        }
+    }
+
+    pub(crate) fn quota_infos(&self) -> Vec<QuotaInfo> {
+        let spaces = self.spaces.values().map(|space| space.info(None));
+        let programs = self.programs.values().map(|entry| &entry.program);
+        let programs = programs.map(|program| program.quota.info(Some(program.number)));
+        [self.quota.info(None)].into_iter().chain(spaces).chain(programs).collect()
+    }
+
+    pub(crate) fn program_infos(&self) -> Vec<ProgramInfo> {
+        let info = |entry: &super::Entry| {
+            let program = &entry.program;
+            let mine = self.processes.iter().filter_map(|(_, p)| {
+                let member = p.member.as_ref().filter(|m| Arc::ptr_eq(&m.program, program))?;
+                Some((member.number, p.pid))
+            });
+            ProgramInfo {
+                app: program.number,
+                name: program.name.clone(),
+                namespace: program.namespace.clone(),
+                processes: mine.collect(),
+                sessions: program.quota.count(Thing::Session),
+                listeners: program.quota.count(Thing::Listener),
+                segments: program.memory.segments(),
+                memory: program.memory.used(),
+                resident: program.memory.resident(),
+                memory_limit: program.memory.limit(),
+                stayed: entry.stayed.clone(),
+            }
+        };
+        self.programs.values().map(info).collect()
+    }
+}
+
+fn answer_segment(asker: &Asker, number: u32) {
+    match asker.program.memory.segment(number) {
+        Some(segment) => asker.answer(Ok(Reply::Segment { len: segment.len }), &[segment.as_fd()]),
+        None => asker.answer(Err(refuse(Errno::ENOENT, "the program has no such segment")), &[]),
+    }
+}
+
+pub(super) fn no_session_fd(errno: Errno) -> Refusal {
+    refuse(errno, "no descriptor for one more session; raise the host's limit of open files (ulimit -n)")
+}
+
+/// As many interfaces as a message holds.
+fn fitting(list: Vec<attach_socket::Interface>) -> Vec<attach_socket::Interface> {
+    let mut left = MAX_INTERFACES_LEN;
+    // An encoded number takes five bytes at most, and an address one more for its family.
+    let len = |one: &attach_socket::Interface| 32 + one.name.len() + one.addresses.len() * 18;
+    list.into_iter()
+        .take_while(|one| {
+            let fits = len(one) <= left;
+            left = left.saturating_sub(len(one));
+            fits
+        })
+        .collect()
+}
+
+/// As much of both lists as a message holds.
+fn fitted(generation: u32, mut local: Vec<IpAddr>, mut routes: Vec<(IpAddr, u8)>) -> Prefixes {
+    let more = local.len() > MAX_PREFIXES || routes.len() > MAX_PREFIXES;
+    local.truncate(MAX_PREFIXES);
+    routes.truncate(MAX_PREFIXES);
+    Prefixes { generation, local, routes, more }
+}

@@ -1,0 +1,209 @@
+//! UDP between two namespaces.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clearway_shm::attach_socket::Kind;
+use clearway_shm::layout::{DatagramHead, request};
+use nix::errno::Errno;
+
+use crate::child::eventually;
+use crate::guest::{Guest, Sock, hello};
+use crate::world::World;
+
+/// Against hangs only.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long somebody waits before he looks whether there is still something to wait for.
+const PIECE: Duration = Duration::from_millis(50);
+
+fn pair(world: &World) -> (Guest, Guest) {
+    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
+    let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
+    (server, client)
+}
+
+fn bound(guest: &Guest, local: &str) -> (Sock, SocketAddr) {
+    let sock = guest.open(Kind::Datagram, false).unwrap();
+    let local = guest.bind(&sock, local).unwrap();
+    (sock, local)
+}
+
+/// Puts a datagram into the FIFO, as soon as there is room.
+fn send(guest: &Guest, sock: &mut Sock, to: Option<SocketAddr>, payload: &[u8]) {
+    let mut head = DatagramHead::default();
+    if let Some(SocketAddr::V4(to)) = to {
+        head.family = 4;
+        head.port = to.port();
+        head.peer[..4].copy_from_slice(&to.ip().octets());
+    }
+    let tx = sock.tx.as_mut().unwrap();
+    if !tx.push_datagram(head, &[IoSlice::new(payload)]).unwrap() {
+        guest.wait_for(|| {
+            tx.ask_room();
+            tx.push_datagram(head, &[IoSlice::new(payload)]).unwrap()
+        });
+    }
+    if tx.kick() {
+        guest.say(&sock.session, request::WROTE, 0);
+    }
+}
+
+fn recv(guest: &Guest, sock: &mut Sock) -> (DatagramHead, Vec<u8>) {
+    recv_within(guest, sock, TIME_LIMIT).expect("a datagram")
+}
+
+fn recv_within(guest: &Guest, sock: &mut Sock, most: Duration) -> Option<(DatagramHead, Vec<u8>)> {
+    let rx = sock.rx.as_mut().unwrap();
+    let mut head = None;
+    guest.wait_at_most(most, || {
+        rx.attend();
+        head = rx.datagram().unwrap();
+        head.is_some()
+    });
+    let head = head?;
+    let mut payload = vec![0; head.len as usize];
+    assert_eq!(rx.peek_datagram(&head, 0, &mut payload).unwrap(), payload.len());
+    rx.consume_datagram(&head);
+    if rx.room_wanted(rx.mem().limit() / 2) {
+        guest.say(&sock.session, request::CONSUMED, 0);
+    }
+    Some((head, payload))
+}
+
+#[test]
+fn datagrams_of_every_size_come_whole() {
+    let world = World::new();
+    let (server, client) = pair(&world);
+    let (mut theirs, to) = bound(&server, "172.16.1.1:53");
+    let (mut ours, from) = bound(&client, "172.16.2.1:0");
+    assert_ne!(from.port(), 0);
+    for len in [0usize, 1, 64, 1_400, 9_000, 65_507] {
+        let payload: Vec<u8> = (0..len).map(|i| (i * 31) as u8).collect();
+        send(&client, &mut ours, Some(to), &payload);
+        let (head, seen) = recv(&server, &mut theirs);
+        assert!(seen == payload, "{len} bytes");
+        assert_eq!((head.port, &head.peer[..4]), (from.port(), &[172, 16, 2, 1][..]));
+        let back = SocketAddr::new("172.16.2.1".parse().unwrap(), head.port);
+        send(&server, &mut theirs, Some(back), &seen);
+        assert!(recv(&client, &mut ours).1 == payload);
+    }
+}
+
+#[test]
+fn a_sender_is_held_back_and_nothing_is_lost_that_the_receiver_takes() {
+    let world = World::new();
+    let (server, client) = pair(&world);
+    let (mut theirs, to) = bound(&server, "0.0.0.0:5201");
+    let count = 3_000u32;
+    let sender = std::thread::spawn(move || {
+        let mut ours = client.open(Kind::Datagram, false).unwrap();
+        client.begin(&mut ours, SocketAddr::new("172.16.1.1".parse().unwrap(), to.port())).unwrap();
+        let mut payload = vec![0; 1_400];
+        for number in 0..count {
+            payload[..4].copy_from_slice(&number.to_le_bytes());
+            send(&client, &mut ours, None, &payload);
+        }
+        (client, ours)
+    });
+    // What does not come was dropped at the receiver's full queue, and counted there, each exactly once. The count moves without an event when nothing
+    // comes with it, so waiting is cut into pieces.
+    let until = Instant::now() + TIME_LIMIT;
+    let (mut received, mut missing, mut next) = (0, 0, 0);
+    let dropped = |sock: &Sock| sock.head.rx_drops.load(Ordering::Acquire);
+    while received + dropped(&theirs) < count {
+        assert!(Instant::now() < until, "{received} came, {} were dropped, of {count}", dropped(&theirs));
+        let Some((_, payload)) = recv_within(&server, &mut theirs, PIECE) else { continue };
+        let number = u32::from_le_bytes(payload[..4].try_into().unwrap());
+        assert!(number >= next, "datagrams overtook each other, or one came twice");
+        missing += number - next;
+        received += 1;
+        next = number + 1;
+    }
+    missing += count - next;
+    sender.join().unwrap();
+    assert!(recv_within(&server, &mut theirs, PIECE).is_none(), "more came than was sent");
+    assert_eq!((received + missing, dropped(&theirs)), (count, missing));
+}
+
+#[test]
+fn nobody_at_the_port_is_told_to_who_is_connected() {
+    let world = World::new();
+    let (_server, client) = pair(&world);
+    let mut ours = client.open(Kind::Datagram, false).unwrap();
+    client.begin(&mut ours, "172.16.1.1:99".parse().unwrap()).unwrap();
+    send(&client, &mut ours, None, b"anybody?");
+    client.wait_for(|| ours.error() == Errno::ECONNREFUSED as i32);
+}
+
+#[test]
+fn a_taken_address_is_refused() {
+    let world = World::new();
+    let (server, _client) = pair(&world);
+    let (_first, local) = bound(&server, "172.16.1.1:53");
+    let second = server.open(Kind::Datagram, false).unwrap();
+    assert_eq!(server.bind(&second, &local.to_string()).err().unwrap().0, Errno::EADDRINUSE as i32);
+}
+
+/// Has a worker's own stack send datagrams to this port over its loopback, as a queue that belongs to it would bring them.
+fn comes_to(world: &World, worker: usize, from: u16, to: SocketAddr, payloads: Vec<Vec<u8>>) {
+    let send = move |worker: &mut clearway_host::Worker| {
+        let local = clearway_wire::Endpoint::new("172.16.1.1".parse().unwrap(), from);
+        let spec = clearway_proto::UdpSpec { table: clearway_proto::Table(1), local, token: 0, v6_only: false };
+        let socket = worker.stack().udp_bind(spec).unwrap();
+        let remote = clearway_wire::Endpoint::from(to);
+        let sent = payloads.iter().all(|bytes| worker.stack().udp_send(socket, remote, None, bytes).is_ok());
+        (socket, sent)
+    };
+    let (socket, sent) = world.host.ask(worker, send).unwrap();
+    assert!(sent);
+    eventually("all has left", || {
+        let unsent =
+            move |worker: &mut clearway_host::Worker| worker.stack().udp_sockets().map(|u| u.unsent).sum::<u32>();
+        world.host.ask(worker, unsent).unwrap() == 0
+    });
+    world.host.ask(worker, move |worker| worker.stack().udp_close(socket)).unwrap();
+}
+
+#[test]
+fn datagrams_that_come_to_another_worker_find_their_session() {
+    let world = World::with(|setup| setup.workers = vec![None, None, None]);
+    let (server, client) = pair(&world);
+    let (mut theirs, to) = bound(&server, "172.16.1.1:53");
+    for worker in [2, 1, 0] {
+        let payloads = (0..40u8).map(|number| vec![number; usize::from(number) * 30]).collect();
+        comes_to(&world, worker, 4000, to, payloads);
+        for number in 0..40 {
+            let (head, payload) = recv(&server, &mut theirs);
+            assert_eq!((payload, head.port), (vec![number; usize::from(number) * 30], 4000));
+        }
+    }
+    // A flood is bounded on its way, and each datagram that is lost is counted for the socket.
+    let mut received = 0;
+    for _ in 0..20 {
+        comes_to(&world, 1, 4001, to, vec![vec![1; 20_000]; 10]);
+    }
+    let dropped = |sock: &Sock| sock.head.rx_drops.load(Ordering::Acquire);
+    eventually("all came or were counted", || {
+        received += u32::from(recv_within(&server, &mut theirs, Duration::ZERO).is_some());
+        received + dropped(&theirs) == 200
+    });
+    assert!(dropped(&theirs) > 0 && received >= 10, "{received} of 200 came");
+    // Who is connected hears its peer only.
+    let mut ours = client.open(Kind::Datagram, false).unwrap();
+    client.begin(&mut ours, to).unwrap();
+    send(&client, &mut ours, None, b"question");
+    let (head, _) = recv(&server, &mut theirs);
+    server.begin(&mut theirs, SocketAddr::new("172.16.2.1".parse().unwrap(), head.port)).unwrap();
+    comes_to(&world, 1, 4002, to, vec![b"from a stranger".to_vec()]);
+    send(&client, &mut ours, None, b"again");
+    assert_eq!(recv(&server, &mut theirs).1, b"again");
+    // With the session the port is free on every worker.
+    drop(theirs);
+    let sockets = |worker: &mut clearway_host::Worker| worker.stack().population().udp_sockets;
+    eventually("no forwarder is left", || world.host.ask_all(sockets).unwrap()[1..] == [1, 1]);
+    drop(ours);
+    eventually("no socket is left", || world.host.ask_all(sockets).unwrap() == [0, 0, 0]);
+}

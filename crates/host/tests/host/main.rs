@@ -1,0 +1,19 @@
+//! A host, and processes that speak to it over its socket and its memory as a program's library does.
+
+mod ahead;
+mod attach_sockets;
+mod back;
+mod child;
+mod cut_throughs;
+mod datagrams;
+mod death;
+mod echo;
+mod guest;
+mod idle;
+mod memory;
+mod minute;
+mod partings;
+mod refusals;
+mod trust;
+mod turns;
+mod world;

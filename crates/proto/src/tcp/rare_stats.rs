@@ -1,0 +1,140 @@
+//! What a connection has been through that most connections are spared: repetitions, reordering, and waiting for the peer's window or for room in its
+//! own send queue. The record is taken when the first such thing happens and kept until the connection is gone, so that what is counted stays counted.
+
+use clearway_base::{Duration, Instant, Link};
+use clearway_wire::Seq;
+
+use super::cc::Cc;
+use super::clock::Ms;
+use super::loss::reo_wnd::ReoWindow;
+use super::marks::Marks;
+use super::span::Span;
+use crate::export::Fields;
+
+/// A connection's place in the line, and what was seen of it when it was looked at last.
+#[derive(Clone, Debug)]
+pub(crate) struct Loan {
+    pub link: Link,
+    pub conn: u32,
+    /// SND.UNA, and the number up to which the owner had read.
+    pub acked: Seq,
+    pub read: Seq,
+    pub since: Ms,
+}
+
+impl Loan {
+    /// Nothing was lent.
+    pub(crate) const NONE: Loan = Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
+}
+
+/// The record of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct RareStats {
+    /// Payload bytes sent again.
+    pub bytes_retransmitted: u64,
+    /// Segments sent again, those of the handshake left out.
+    pub segs_retransmitted: u32,
+    /// SYNs, or SYN-ACKs, sent again.
+    pub syns_retransmitted: u32,
+    /// D-SACKs that came (RFC 2883).
+    pub dsack_dups: u32,
+    /// How often a hole in what the peer holds was filled by something late and not by a repetition.
+    pub reord_seen: u32,
+    /// Segments that arrived ahead of something that is missing.
+    pub ooo_segs: u32,
+    /// What arrived twice, while [`Marks::DUPLICATE`] says so.
+    pub duplicate: Span,
+    /// When the present limit, [`Marks::RWND_LIMITED`] or [`Marks::SNDBUF_LIMITED`], began to hold.
+    since: Instant,
+    pub rwnd_limited: Duration,
+    pub sndbuf_limited: Duration,
+    /// What it has borrowed.
+    pub loan: Loan,
+    /// How the congestion window stood before the last recovery.
+    pub undo: Option<Undo>,
+    /// What D-SACKs have taught of reordering.
+    pub reordering: ReoWindow,
+}
+
+/// How things stood when fast recovery began, until it is known that something was lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undo {
+    pub cc: Cc,
+    /// SND.UNA at that time.
+    pub una: Seq,
+    /// Bytes sent again since that the peer has not called duplicates.
+    pub bytes: u32,
+}
+
+impl RareStats {
+    /// Nothing has happened.
+    pub(crate) const NONE: RareStats = RareStats {
+        bytes_retransmitted: 0,
+        segs_retransmitted: 0,
+        syns_retransmitted: 0,
+        dsack_dups: 0,
+        reord_seen: 0,
+        ooo_segs: 0,
+        duplicate: Span::new(Seq(0), Seq(0)),
+        since: Instant::ZERO,
+        rwnd_limited: Duration::ZERO,
+        sndbuf_limited: Duration::ZERO,
+        loan: Loan::NONE,
+        undo: None,
+        reordering: ReoWindow::NEW,
+    };
+}
+
+impl RareStats {
+    /// `len` bytes were sent again.
+    pub(crate) fn resent(&mut self, len: u32) {
+        if let Some(undo) = &mut self.undo {
+            undo.bytes = undo.bytes.saturating_add(len);
+        }
+    }
+
+    /// A limit begins to hold.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Counts the time from `since` until now as time under `limit`.
+    pub(crate) fn count(&mut self, now: Instant, limit: Marks) {
+        let time = now.since(self.since);
+        if limit == Marks::RWND_LIMITED {
+            self.rwnd_limited = self.rwnd_limited + time;
+        } else if limit == Marks::SNDBUF_LIMITED {
+            self.sndbuf_limited = self.sndbuf_limited + time;
+        }
+    }
+}
+
+impl RareStats {
+    /// Its part of a record ([`crate::export`]). What was lent is reckoned anew.
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let RareStats { bytes_retransmitted, segs_retransmitted, syns_retransmitted, dsack_dups, reord_seen, .. } =
+            self;
+        f.u64(230, bytes_retransmitted);
+        f.u32(231, segs_retransmitted);
+        f.u32(232, syns_retransmitted);
+        f.u32(233, dsack_dups);
+        f.u32(234, reord_seen);
+        let RareStats { ooo_segs, duplicate, since, rwnd_limited, sndbuf_limited, .. } = self;
+        f.u32(235, ooo_segs);
+        f.seq(236, &mut duplicate.start);
+        f.seq(237, &mut duplicate.end);
+        f.instant(238, since);
+        f.duration(239, rwnd_limited);
+        f.duration(240, sndbuf_limited);
+        self.reordering.fields(f);
+        // Whoever reads has put something here that can be written over.
+        let mut may_undo = self.undo.is_some();
+        f.bool(350, &mut may_undo);
+        self.undo = self.undo.take().filter(|_| may_undo);
+        if let Some(Undo { cc, una, bytes }) = &mut self.undo {
+            f.seq(351, una);
+            f.u32(352, bytes);
+            cc.fields(360, f);
+        }
+    }
+}

@@ -1,0 +1,691 @@
+//! What a program's process and the host say to each other over the attach socket ("the attach socket").
+//!
+//! The socket is a Unix socket of type `SOCK_SEQPACKET`: one message, one packet of at most [`MAX_MESSAGE`] bytes, encoded with postcard.
+//! The process asks, the host answers, one at a time: a process that asks again before it was answered is cut off. Descriptors travel
+//! beside the answer (`SCM_RIGHTS`) in the order that the answer's text says. Whatever does not decode ends the conversation.
+//!
+//! What is asked often does not go this way: bytes go through FIFOs, and marks through rings, in shared memory.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize as _;
+
+/// The version of everything in this crate. Host and process must agree.
+pub const VERSION: u32 = 8;
+
+/// The longest message.
+pub const MAX_MESSAGE: usize = 8192;
+
+/// Names a session to the process and to the host: worker in the top 8 bits, slot in the next 24, generation below.
+pub type SessionId = u64;
+
+/// The worker that a session lives on.
+pub const fn worker_of(session: SessionId) -> usize {
+    (session >> 56) as usize
+}
+
+/// Some bytes of a segment of the program's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// Which segment; the process asks for those that it does not know ([`Request::Segment`]).
+    pub segment: u32,
+    /// Where in it.
+    pub offset: u32,
+}
+
+/// Where a FIFO lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FifoPlace {
+    /// Its head ([`crate::layout::FifoHead`]).
+    pub head: Place,
+    /// Its bytes.
+    pub data: Place,
+    /// How many bytes lie there; a power of two.
+    pub capacity: u32,
+    /// How many of them may be filled.
+    pub limit: u32,
+}
+
+/// What kind of socket a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// TCP: fresh, a listener or a connection.
+    Stream,
+    /// UDP. Its FIFOs hold records, see [`crate::layout::DatagramHead`].
+    Datagram,
+}
+
+/// A session, as the process needs to know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// Its name.
+    pub id: SessionId,
+    /// What it is.
+    pub kind: Kind,
+    /// Opened as IPv6.
+    pub v6: bool,
+    /// Its words ([`crate::layout::SessionHead`]).
+    pub head: Place,
+    /// Bytes to read. For a listener, [`crate::layout::AcceptRecord`]s. None before there can be any.
+    pub rx: Option<FifoPlace>,
+    /// Bytes to send. None for a listener, and before there can be any.
+    pub tx: Option<FifoPlace>,
+    /// Our side, once it is known.
+    pub local: Option<SocketAddr>,
+    /// The peer's side, once there is one.
+    pub remote: Option<SocketAddr>,
+    /// The options that hold.
+    pub options: SocketOptions,
+}
+
+/// What whoever holds a session's session fd gets by it when [`Request::Inherit`] was asked: what lets it into the program, and the session's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handoff {
+    /// For [`Hello::inherit`].
+    pub token: Token,
+    /// For [`Request::Subscribe`].
+    pub session: SessionId,
+}
+
+/// Lets a process in that a process of the same program forked. Secret: who has it is that program.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token(pub [u8; 16]);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// What a program shows to be let into a namespace. Never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub String);
+
+impl Drop for Secret {
+    /// Nothing of it stays in memory that somebody else gets.
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// The first thing that a process says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The namespace to enter; empty for the default one.
+    pub namespace: String,
+    /// The namespace's secret; compared in constant time, on every path.
+    pub secret: Option<Secret>,
+    /// The program's name, for people to read.
+    pub program: String,
+    /// Bytes in a receive FIFO; 0: the host's default.
+    pub rx_fifo: u32,
+    /// Bytes in a transmit FIFO; 0: the host's default.
+    pub tx_fifo: u32,
+    /// The program that this process belongs to, when it was forked. Namespace and secret are then those of the program.
+    pub inherit: Option<Token>,
+    /// Connections to programs of the same host that say this too may go round the stack (cut-through).
+    pub cut_through: bool,
+}
+
+/// Where the rings between a process and one worker lie in the process's queue pair ([`crate::layout::QueuePairHead`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RingPlaces {
+    /// The ring from the process to the worker.
+    pub requests: u32,
+    /// The ring from the worker to the process.
+    pub events: u32,
+    /// Messages that each holds; a power of two.
+    pub slots: u32,
+}
+
+/// The answer to a [`Hello`] that was let in. Descriptors: the queue pair (memory), the host page (memory, read only), the
+/// process's own notifier (see [`crate::notifier::RemoteNotifier`]), and for each worker a notifier that only this process has (see [`crate::notifier::NotifierSet`]).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Which start of the host this is.
+    pub boot: u64,
+    /// The program's number.
+    pub app: u32,
+    /// The process's number.
+    pub process: u32,
+    /// What a forked child shows.
+    pub token: Token,
+    /// Bytes of the queue pair.
+    pub queue_pair_len: u32,
+    /// Bytes of the host page.
+    pub host_len: u32,
+    /// The rings, one pair for each worker.
+    pub rings: Vec<RingPlaces>,
+    /// Bytes in a receive FIFO.
+    pub rx_fifo: u32,
+    /// Bytes in a transmit FIFO.
+    pub tx_fifo: u32,
+}
+
+/// Everything that a socket can be told which matters to the stack. Sent whole whenever one changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SocketOptions {
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+    /// TCP_CORK.
+    pub cork: bool,
+    /// TCP_QUICKACK was set (true) or cleared (false) last.
+    pub quick_ack: bool,
+    /// SO_KEEPALIVE.
+    pub keepalive: bool,
+    /// TCP_KEEPIDLE in seconds.
+    pub keep_idle: u32,
+    /// TCP_KEEPINTVL in seconds.
+    pub keep_interval: u32,
+    /// TCP_KEEPCNT.
+    pub keep_count: u8,
+    /// TCP_USER_TIMEOUT in milliseconds; 0: none.
+    pub user_timeout: u32,
+    /// TCP_MAXSEG; 0: the link decides.
+    pub max_segment: u16,
+    /// TCP_CONGESTION.
+    pub congestion: Congestion,
+    /// SO_LINGER: seconds when on. `Some(0)` makes close a reset.
+    pub linger: Option<u16>,
+    /// IP_TOS or IPV6_TCLASS.
+    pub tos: u8,
+    /// IP_TTL or IPV6_UNICAST_HOPS.
+    pub ttl: u8,
+    /// IPV6_V6ONLY.
+    pub v6_only: bool,
+    /// SO_REUSEADDR.
+    pub reuse_address: bool,
+    /// SO_REUSEPORT.
+    pub reuse_port: bool,
+    /// SO_OOBINLINE.
+    pub oob_inline: bool,
+    /// TCP_DEFER_ACCEPT in seconds; 0: off.
+    pub defer_accept: u32,
+    /// SO_RCVBUF as it was set; 0: never. Decides the receive FIFO when it is set before connect or listen.
+    pub receive_buffer: u32,
+    /// SO_SNDBUF, likewise.
+    pub send_buffer: u32,
+    /// IPV6_MTU as it was set; 0: the path decides.
+    pub mtu: u16,
+    /// What datagrams do that are longer than the path takes.
+    pub discovery: Discovery,
+    /// IP_RECVERR or IPV6_RECVERR: errors of datagrams are told one by one.
+    pub receive_errors: bool,
+    /// How datagrams go to groups, and what is heard of them.
+    pub multicast: Multicast,
+}
+
+/// What a datagram session does about the MTU of paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Discovery {
+    /// IP_MTU_DISCOVER, by Linux's numbers (0 DONT, 1 WANT, 2 DO, 3 PROBE, 4 INTERFACE, 5 OMIT). None: never set, which is told as WANT.
+    pub v4: Option<u8>,
+    /// IPV6_MTU_DISCOVER, likewise.
+    pub v6: Option<u8>,
+    /// IPV6_DONTFRAG.
+    pub v6_whole: bool,
+}
+
+impl Discovery {
+    /// IP_PMTUDISC_DO and IPV6_PMTUDISC_DO.
+    pub const DO: u8 = 2;
+    /// IP_PMTUDISC_PROBE and IPV6_PMTUDISC_PROBE.
+    pub const PROBE: u8 = 3;
+    /// IP_PMTUDISC_INTERFACE and IPV6_PMTUDISC_INTERFACE.
+    pub const INTERFACE: u8 = 4;
+
+    /// What is longer than the path takes is refused, and not cut.
+    pub fn refuses(self, v6: bool) -> bool {
+        let how = if v6 { self.v6 } else { self.v4 };
+        how.is_some_and(|how| (Discovery::DO..=Discovery::INTERFACE).contains(&how)) || (v6 && self.v6_whole)
+    }
+}
+
+/// What a datagram session does about groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Multicast {
+    /// IP_MULTICAST_TTL or IPV6_MULTICAST_HOPS.
+    pub ttl: u8,
+    /// IP_MULTICAST_LOOP or IPV6_MULTICAST_LOOP.
+    pub loop_back: bool,
+    /// IP_MULTICAST_IF or IPV6_MULTICAST_IF: an interface's number ([`Interface::number`]); 0: as the route says.
+    pub iface: u32,
+    /// IP_MULTICAST_ALL or IPV6_MULTICAST_ALL.
+    pub all: bool,
+}
+
+impl Default for Multicast {
+    /// As Linux starts.
+    fn default() -> Multicast {
+        Multicast { ttl: 1, loop_back: true, iface: 0, all: true }
+    }
+}
+
+/// What becomes of a session's membership in a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum GroupChange {
+    /// It joins, for all sources.
+    Join,
+    /// It leaves.
+    Leave,
+    /// It joins for this source, or for one more.
+    JoinSource(IpAddr),
+    /// This source is wanted no longer.
+    LeaveSource(IpAddr),
+    /// Nothing more of this source.
+    Block(IpAddr),
+    /// This source again.
+    Unblock(IpAddr),
+}
+
+impl Default for SocketOptions {
+    /// As Linux starts.
+    fn default() -> SocketOptions {
+        SocketOptions {
+            nodelay: false,
+            cork: false,
+            quick_ack: true,
+            keepalive: false,
+            keep_idle: 7200,
+            keep_interval: 75,
+            keep_count: 9,
+            user_timeout: 0,
+            max_segment: 0,
+            congestion: Congestion::Default,
+            linger: None,
+            tos: 0,
+            ttl: 64,
+            v6_only: false,
+            reuse_address: false,
+            reuse_port: false,
+            oob_inline: false,
+            defer_accept: 0,
+            receive_buffer: 0,
+            send_buffer: 0,
+            mtu: 0,
+            discovery: Discovery { v4: None, v6: None, v6_whole: false },
+            receive_errors: false,
+            multicast: Multicast::default(),
+        }
+    }
+}
+
+/// A congestion control algorithm by the name that TCP_CONGESTION gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Congestion {
+    /// What the host is configured to.
+    Default,
+    /// "reno".
+    Reno,
+    /// "cubic".
+    Cubic,
+}
+
+/// What a process asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Lets me in. Answer: [`Reply::Welcome`].
+    Hello(Hello),
+    /// What is Clearway's in my namespace? Answer: [`Reply::Prefixes`].
+    Prefixes,
+    /// A new session. Answer: [`Reply::Opened`] and one descriptor: the session's session fd.
+    Open {
+        /// Of this kind.
+        kind: Kind,
+        /// For IPv6, and IPv4 mapped into it.
+        v6: bool,
+        /// With these options.
+        options: SocketOptions,
+    },
+    /// Gives a session its own address. Port 0: the host chooses. Answer: [`Reply::Bound`]. A datagram session then receives.
+    Bind {
+        /// The session.
+        session: SessionId,
+        /// The address and port.
+        local: SocketAddr,
+    },
+    /// Listens. A session that was not bound is bound to a free port. Called again it only changes the backlog. Answer: [`Reply::Opened`] without descriptor.
+    Listen {
+        /// The session.
+        session: SessionId,
+        /// Connections that may wait to be accepted.
+        backlog: u32,
+    },
+    /// Begins a connection, or sets (and with None takes away) a datagram session's peer. Answer: [`Reply::Opened`] without descriptor. For a stream the
+    /// handshake has only begun; [`crate::layout::state`] tells how it went.
+    Connect {
+        /// The session.
+        session: SessionId,
+        /// The peer.
+        remote: Option<SocketAddr>,
+    },
+    /// Session fds that belong to no session yet, for connections that will be accepted ([`crate::layout::request::CLAIM`]): so many, or fewer. Answer: [`Reply::SessionFds`] and the
+    /// descriptors.
+    SessionFds {
+        /// How many; at most [`MAX_AHEAD`] that were not used are there at once.
+        count: u32,
+    },
+    /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on one worker. Answer: [`Reply::OpenedAhead`] and as many descriptors.
+    OpenAhead {
+        /// For IPv6, and IPv4 mapped into it.
+        v6: bool,
+        /// How many; at most [`MAX_AHEAD`].
+        count: u32,
+    },
+    /// Takes over a session that an accept record names. Answer: [`Reply::Opened`] and one descriptor: its session fd.
+    Claim {
+        /// The session.
+        session: SessionId,
+    },
+    /// This process holds the session too (it was inherited by fork or received from another process) and wants its events.
+    /// Answer: [`Reply::Opened`] without descriptor.
+    Subscribe {
+        /// The session.
+        session: SessionId,
+    },
+    /// From now on these options hold. Answer: [`Reply::Done`].
+    Options {
+        /// The session.
+        session: SessionId,
+        /// All of them.
+        options: SocketOptions,
+    },
+    /// A connection's inner values. Answer: [`Reply::Info`].
+    Info {
+        /// The session.
+        session: SessionId,
+    },
+    /// A segment of the program's memory. Answer: [`Reply::Segment`] and one descriptor.
+    Segment {
+        /// Which.
+        segment: u32,
+    },
+    /// A socket of this process stays with the kernel, for `explain`. Answer: [`Reply::Done`].
+    Stayed {
+        /// What the program did: `connect 127.0.0.1:53`.
+        what: String,
+        /// Why that is not Clearway's.
+        why: String,
+    },
+    /// The last of the next `ahead` bytes that will be put into the session's transmit FIFO is urgent (MSG_OOB). Asked before they are published, so that no segment
+    /// can leave with them and without the announcement. Answer: [`Reply::Done`].
+    Urgent {
+        /// The session.
+        session: SessionId,
+        /// Bytes.
+        ahead: u32,
+    },
+    /// This process holds a descriptor that may be a session's session fd and knows no more of it, since it was handed over by `exec`. May be asked before [`Request::Hello`],
+    /// and by anybody: the answer is only [`Reply::Done`], and the [`Handoff`] lies in the session fd, where who holds it can read it.
+    Inherit {
+        /// The socket's SO_COOKIE.
+        cookie: u64,
+    },
+    /// A socket of the program's that an earlier start of the host had, and that does not live without one: a listener, or a datagram socket. The first process of the program that asks
+    /// has it made anew; the others that had it too, which name it alike, come to the same one. Answer: [`Reply::Opened`] and one descriptor: its session fd.
+    Revive {
+        /// Which start of the host had it, and its name there, as when the program first had it.
+        was: (u64, SessionId),
+        /// Of this kind.
+        kind: Kind,
+        /// For IPv6, and IPv4 mapped into it.
+        v6: bool,
+        /// With these options.
+        options: SocketOptions,
+        /// Bound so.
+        local: Option<SocketAddr>,
+        /// A datagram socket's peer.
+        remote: Option<SocketAddr>,
+        /// A listener's: connections that may wait to be accepted. None: it does not listen.
+        backlog: Option<u32>,
+    },
+    /// This process has just closed a descriptor of the session. When it is answered, and that was the last one, the session has given up its address. Answer: [`Reply::Done`].
+    Settle {
+        /// The session.
+        session: SessionId,
+    },
+    /// Which interfaces does my namespace have? Answer: [`Reply::Interfaces`].
+    Interfaces,
+    /// A datagram session's membership in a group on an interface changes. Answer: [`Reply::Done`].
+    Group {
+        /// The session.
+        session: SessionId,
+        /// The interface's number; 0: that which the route to the group leads by.
+        iface: u32,
+        /// The group.
+        group: IpAddr,
+        /// How.
+        change: GroupChange,
+    },
+    /// What does the path to a peer take, and may a datagram of `len` bytes leave? Answer: [`Reply::PathMtu`], or EMSGSIZE.
+    PathMtu {
+        /// The session.
+        session: SessionId,
+        /// The peer; None: the one that it is connected to.
+        remote: Option<SocketAddr>,
+        /// Payload bytes; 0: none, only the path is asked for.
+        len: u32,
+    },
+    /// A child that this process is about to fork enters by the descriptor that comes with the answer, and says [`Request::Hello`] there: it may be where the attach socket is out of its reach, by
+    /// its user, its root or its network namespace. Answer: [`Reply::Done`] and one descriptor.
+    Child,
+    /// The oldest error of a datagram session that asked for them one by one. Answer: [`Reply::ErrorReport`].
+    ErrorReport {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// What the host answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// Come in.
+    Welcome(Welcome),
+    /// What is Clearway's.
+    Prefixes(Prefixes),
+    /// The session as it is now.
+    Opened(Session),
+    /// The address that it got.
+    Bound(SocketAddr),
+    /// The values.
+    Info(Box<Info>),
+    /// The segment's length in bytes.
+    Segment {
+        /// Bytes.
+        len: u32,
+    },
+    /// Done.
+    Done,
+    /// Not done.
+    Error {
+        /// As Linux would say it.
+        errno: i32,
+        /// A sentence for people, for `explain` and for the host's log.
+        why: String,
+    },
+    /// What is there.
+    Interfaces(Vec<Interface>),
+    /// The longest IP packet.
+    PathMtu(u32),
+    /// The error, if there was one.
+    ErrorReport(Option<ErrorReport>),
+    /// The session fds, as many as there are descriptors. They have names that follow each other.
+    SessionFds {
+        /// The first one's.
+        first: u32,
+    },
+    /// Sessions that nobody has used: their names, and where their words lie.
+    OpenedAhead(Vec<(SessionId, Place)>),
+}
+
+/// What became of a datagram that did not arrive (`sock_extended_err` of Linux).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// As Linux would say it.
+    pub errno: i32,
+    /// To whom it was sent.
+    pub to: SocketAddr,
+    /// Who said so by ICMP; None: the host refused it.
+    pub offender: Option<IpAddr>,
+    /// Type and code of the ICMP message.
+    pub icmp: (u8, u8),
+    /// The longest IP packet that passes, when it was longer.
+    pub mtu: u32,
+    /// What is known of its payload.
+    pub payload: Vec<u8>,
+}
+
+/// Session fds that a process holds ahead of need at most, and streams likewise.
+pub const MAX_AHEAD: u32 = 32;
+
+/// An interface of a namespace, as `getifaddrs` would say it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its number, from 1: what datagrams that came by it say ([`crate::layout::DatagramHead`]).
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Packets pass.
+    pub up: bool,
+    /// What is sent comes back.
+    pub loopback: bool,
+    /// The longest IP packet.
+    pub mtu: u32,
+    /// The link address's address, where frames have such.
+    pub link_addr: Option<[u8; 6]>,
+    /// Its addresses with their prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// Bytes of the longest list of interfaces, encoded; those that do not fit are left out.
+pub const MAX_INTERFACES_LEN: usize = MAX_MESSAGE - 64;
+
+/// What addresses a namespace reaches. Stale as soon as [`crate::layout::HostHead`]'s `routes` has moved on from `generation`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Prefixes {
+    /// The value of `routes` in the host page when this was put together.
+    pub generation: u32,
+    /// Addresses of the namespace's own.
+    pub local: Vec<IpAddr>,
+    /// Where its routes lead, longest prefix first.
+    pub routes: Vec<(IpAddr, u8)>,
+    /// There were more than fit ([`MAX_PREFIXES`]); connect is then asked of the host.
+    pub more: bool,
+}
+
+/// Entries of either list of [`Prefixes`] at most, so that two full ones of IPv6 are one message.
+pub const MAX_PREFIXES: usize = 192;
+
+/// A connection's inner values, for TCP_INFO. Times in microseconds, sizes in bytes unless the field says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Info {
+    /// The state by Linux's numbers (1 ESTABLISHED … 11 CLOSING).
+    pub state: u8,
+    /// Linux's numbers: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub ca_state: u8,
+    /// Timeouts in a row for the oldest segment.
+    pub retransmits: u8,
+    /// Window probes and keepalives without an answer.
+    pub probes: u8,
+    /// Doublings of the timeout.
+    pub backoff: u8,
+    /// TCPI_OPT_* bits.
+    pub options: u8,
+    /// Window scales, theirs and ours.
+    pub snd_wscale: u8,
+    /// See `snd_wscale`.
+    pub rcv_wscale: u8,
+    /// The retransmission timeout.
+    pub rto: u32,
+    /// The delayed-ACK timeout.
+    pub ato: u32,
+    /// Segment size that we send.
+    pub snd_mss: u32,
+    /// Segment size that the peer seems to send.
+    pub rcv_mss: u32,
+    /// Segment size that we announced.
+    pub advmss: u32,
+    /// The path's MTU.
+    pub pmtu: u32,
+    /// Smoothed round-trip time.
+    pub rtt: u32,
+    /// Its variation.
+    pub rttvar: u32,
+    /// The least one seen.
+    pub min_rtt: u32,
+    /// Slow-start threshold, in segments.
+    pub snd_ssthresh: u32,
+    /// Congestion window, in segments.
+    pub snd_cwnd: u32,
+    /// The peer's window.
+    pub snd_wnd: u32,
+    /// Our window.
+    pub rcv_wnd: u32,
+    /// Segments in flight.
+    pub unacked: u32,
+    /// Segments selectively acknowledged.
+    pub sacked: u32,
+    /// Segments thought lost.
+    pub lost: u32,
+    /// Segments sent again and not acknowledged.
+    pub retrans: u32,
+    /// Segments ever sent again.
+    pub total_retrans: u32,
+    /// Segments of disorder that are borne.
+    pub reordering: u32,
+    /// D-SACKs received.
+    pub dsack_dups: u32,
+    /// Times reordering was seen.
+    pub reord_seen: u32,
+    /// Out-of-order segments received.
+    pub rcv_ooopack: u32,
+    /// Receive FIFO: how much may be filled.
+    pub rcv_space: u32,
+    /// Bytes not sent yet.
+    pub notsent_bytes: u32,
+    /// Milliseconds since data was sent, received, and an ACK received.
+    pub last_data_sent: u32,
+    /// See `last_data_sent`.
+    pub last_data_recv: u32,
+    /// See `last_data_sent`.
+    pub last_ack_recv: u32,
+    /// Payload bytes acknowledged.
+    pub bytes_acked: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Payload bytes sent, again included.
+    pub bytes_sent: u64,
+    /// Payload bytes sent again.
+    pub bytes_retrans: u64,
+    /// Segments sent.
+    pub segs_out: u32,
+    /// Segments received.
+    pub segs_in: u32,
+    /// Segments with data received.
+    pub data_segs_in: u32,
+    /// Segments with data sent.
+    pub data_segs_out: u32,
+    /// Segments delivered, sent again included.
+    pub delivered: u32,
+    /// Bytes per second, as last measured.
+    pub delivery_rate: u64,
+    /// The measurement was limited by the program.
+    pub delivery_rate_app_limited: bool,
+    /// Bytes per second that leave at most; 0 without pacing.
+    pub pacing_rate: u64,
+    /// Time with data to send or in flight.
+    pub busy_time: u64,
+    /// Of which the peer's window was the limit.
+    pub rwnd_limited: u64,
+    /// Of which the send buffer was the limit.
+    pub sndbuf_limited: u64,
+}
