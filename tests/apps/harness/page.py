@@ -170,7 +170,7 @@ def _where():
 
 `tests/apps/run` runs the cases (`--list`, `--only NAME`, `--way WAY`, `--short`, `--jobs N`; `--help` says more), `tests/apps/cases` has them, `tests/apps/programs` the programs in languages, `tests/apps/soak` and
 `tests/apps/redis-suite` what takes longer. `make apps` installs the Debian packages, runs everything and writes this page; `make soak` runs the long ones. The short form runs in `make test`:
-`crates/cli/tests/apps.rs`, which also holds this page against the cases that exist."""
+`crates/tools/cli/tests/apps.rs`, which also holds this page against the cases that exist."""
 
 
 def _load():

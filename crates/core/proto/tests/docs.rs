@@ -1,0 +1,78 @@
+//! Holds the tables of the documents against the code.
+
+use clearway_proto::{Drop, Limits};
+
+fn page(name: &str) -> String {
+    let path = format!("{}/../../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The cells of the rows between two headings whose first cell is code.
+fn rows(page: &str, from: &str, to: &str) -> Vec<Vec<String>> {
+    let start = page.find(from).unwrap_or_else(|| panic!("no heading {from:?}"));
+    let end = page.find(to).unwrap_or_else(|| panic!("no heading {to:?}"));
+    let lines = page[start..end].lines().filter(|line| line.starts_with("| `"));
+    lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+#[test]
+fn the_table_of_drops_has_every_reason_once() {
+    let page = page("drops.md");
+    let told: Vec<String> =
+        rows(&page, "## Malformed", "## Lost at a port").into_iter().map(|mut row| row.remove(0)).collect();
+    let known: Vec<String> = Drop::all().map(|why| format!("`{}`", why.name())).collect();
+    assert_eq!(told, known, "docs/drops.md lists the reasons of the code, in their order");
+}
+
+#[test]
+fn the_table_of_limits_is_that_of_the_code() {
+    let page = page("limits.md");
+    let told: Vec<String> = rows(&page, "# Limits", "## Bounds that are not settings")
+        .into_iter()
+        .map(|row| format!("{}: {}", row[0].trim_matches('`'), row[1]))
+        .collect();
+    // The derived text names every field with its value: "Limits { connections: 65536, … }".
+    let known = format!("{:?}", Limits::default());
+    assert_eq!(format!("Limits {{ {} }}", told.join(", ")), known, "docs/limits.md lists the limits of the code");
+}
+
+/// The names of all functions below a folder, tests among them, as far as a plain look at the text finds them.
+fn functions(folder: &std::path::Path, into: &mut std::collections::HashSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("a readable folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            functions(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a readable file");
+            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            into.extend(names.map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn every_page_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let mut known = std::collections::HashSet::new();
+    functions(&root.join("crates"), &mut known);
+    let mut missing = Vec::new();
+    for entry in std::fs::read_dir(root.join("docs")).expect("a readable folder").flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a readable page");
+        // The page of threats names its tests in the rows of its tables.
+        let threats = path.file_name().is_some_and(|name| name == "threats.md");
+        let Some(start) = text.find(if threats { "## Blind" } else { "## Which tests" }) else { continue };
+        // Names between backticks with three words or more are those of tests; paths and types look different.
+        let words = text[start..].split('`').skip(1).step_by(2);
+        let is_name = |word: &&str| {
+            word.matches('_').count() >= 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        };
+        let page = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        missing
+            .extend(words.filter(is_name).filter(|word| !known.contains(*word)).map(|word| format!("{page}: {word}")));
+    }
+    assert!(missing.is_empty(), "tests that a page names and that are not there: {missing:#?}");
+}
