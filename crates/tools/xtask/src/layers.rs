@@ -67,6 +67,9 @@ const TABLE: &[Row] = &[
     row("xtask",   &["sim", "script"],                                &[]),
 ];
 
+/// The folders of `crates/`, the lowest first, so that what `ls` prints is the picture of ARCHITECTURE.md. Code uses crates of its own folder and of lower ones.
+pub const FOLDERS: &[&str] = &["core", "ports", "services", "host", "testing", "api", "tools"];
+
 /// The crates that can do nothing but compute: no operating system, no unsafe code, and next to nothing from outside.
 pub const CORE: &[&str] = &["base", "wire", "pkt", "proto"];
 
@@ -87,10 +90,18 @@ pub fn layers(root: &Path) -> Result<Vec<Finding>> {
             findings.push(Finding::new(&manifest, 1, message));
             continue;
         };
+        if height(root, package).is_none() {
+            let message =
+                format!("`{name}` lies in no known folder: put it into crates/FOLDER, one of: {}", list(FOLDERS));
+            findings.push(Finding::new(&manifest, 1, message));
+        }
         let inside = |dependency: &Dependency| packages.iter().any(|package| package.name.as_str() == dependency.name);
         for dependency in &package.dependencies {
-            let message =
-                if inside(dependency) { refuse_inside(row, dependency) } else { refuse_outside(row, dependency) };
+            let message = if inside(dependency) {
+                refuse_inside(row, dependency).or_else(|| refuse_higher(root, &packages, package, dependency))
+            } else {
+                refuse_outside(row, dependency)
+            };
             if let Some(message) = message {
                 findings.push(Finding::new(&manifest, line_of(&text, &dependency.name), message));
             }
@@ -123,6 +134,23 @@ fn refuse_inside(row: &Row, dependency: &Dependency) -> Option<String> {
         message += "; move what both need down into a crate that both may use, or pass it in as an argument";
     }
     Some(message)
+}
+
+/// How high the folder of a package lies, or `None` when it is no folder of [`FOLDERS`].
+fn height(root: &Path, package: &Package) -> Option<usize> {
+    let path = folder(root, package);
+    let inner = path.strip_prefix("crates").ok()?;
+    FOLDERS.iter().position(|folder| inner.starts_with(folder))
+}
+
+/// Says why an arrow of the table may not be: code of a lower folder would use code of a higher one. Tests may.
+fn refuse_higher(root: &Path, packages: &[Package], from: &Package, dependency: &Dependency) -> Option<String> {
+    let to = packages.iter().find(|package| package.name.as_str() == dependency.name)?;
+    let is_up = !only_for_tests(dependency.kind) && height(root, to)? > height(root, from)?;
+    is_up.then(|| {
+        let (from, to) = (folder(root, from), folder(root, to));
+        format!("{} → {}: this arrow points from a lower folder to a higher one", from.display(), to.display())
+    })
 }
 
 /// Says why a crate of the core may not take a dependency from outside, or `None` when it may.

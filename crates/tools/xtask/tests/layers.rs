@@ -60,6 +60,30 @@ fn an_arrow_is_found_however_it_is_written() {
 }
 
 #[test]
+fn a_crate_lies_in_a_folder_that_has_a_floor() {
+    let tree = Tree::clean();
+    tree.write(
+        "crates/odd/pkt/Cargo.toml",
+        "[package]\nname = \"clearway-pkt\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
+    );
+    tree.write("crates/odd/pkt/src/lib.rs", "#![no_std]\n#![forbid(unsafe_code)]\n");
+    assert_refused(&layers(tree.root()).unwrap(), "crates/odd/pkt/Cargo.toml:1", &["`pkt`", "core ports services"]);
+}
+
+#[test]
+fn an_arrow_to_a_higher_folder_is_refused_also_where_the_table_allows_it() {
+    let tree = Tree::clean();
+    tree.write(
+        "crates/tools/pkt/Cargo.toml",
+        "[package]\nname = \"clearway-pkt\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
+    );
+    tree.write("crates/tools/pkt/src/lib.rs", "#![no_std]\n#![forbid(unsafe_code)]\n");
+    tree.package("proto", "[dependencies]\nclearway-pkt = { path = \"../../tools/pkt\" }\n");
+    let place = "crates/core/proto/Cargo.toml:7";
+    assert_refused(&layers(tree.root()).unwrap(), place, &["crates/core/proto → crates/tools/pkt", "higher"]);
+}
+
+#[test]
 fn tests_of_crates_above_may_use_the_simulator() {
     let tree = Tree::clean();
     tree.package("engine", "[dev-dependencies]\nclearway-sim = { path = \"../../testing/sim\" }\n");
