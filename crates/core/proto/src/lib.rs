@@ -47,7 +47,7 @@ pub use net::neigh::{NeighbourInfo, NeighbourState};
 pub use net::route::{NextHop, Route};
 pub use payload::BufferMaker;
 pub use stack::Stack;
-pub use stack::misdelivered::Stray;
+pub use stack::misdelivered::MisdeliveredPacket;
 pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};

@@ -16,7 +16,7 @@ use clearway_base::Instant;
 use clearway_wire::Endpoint;
 
 use classify::Scratch;
-use misdelivered::Strays;
+use misdelivered::Misdelivered;
 
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
@@ -37,7 +37,7 @@ pub struct Stack<E: Env> {
     pub(crate) replies: Replies,
     pub(crate) udp: Udp,
     pub(crate) scratch: Scratch,
-    pub(crate) strays: Strays<E::Buf>,
+    pub(crate) misdelivered: Misdelivered<E::Buf>,
     pub(crate) tcp: Tcp<E>,
 }
 
@@ -47,7 +47,16 @@ impl<E: Env> Stack<E> {
         let tcp = Tcp::new(&mut config, rx, tx);
         let (ip, replies, udp) = (Ip::new(&config), Replies::new(&config), Udp::new(&config));
         let scratch = Scratch::new(&config);
-        Stack { config, counters: Counters::default(), ip, replies, udp, scratch, strays: Strays::new(), tcp }
+        Stack {
+            config,
+            counters: Counters::default(),
+            ip,
+            replies,
+            udp,
+            scratch,
+            misdelivered: Misdelivered::new(),
+            tcp,
+        }
     }
 
     /// Everything that was counted.

@@ -41,7 +41,7 @@ use strangers::Strangers;
 /// Session fds at most for each worker's session.
 const SESSION_FDS: u32 = 1 << 24;
 
-/// Descriptors looked at before mail is read again.
+/// Descriptors looked at before the inbox is read again.
 const EVENTS: usize = 64;
 
 /// A process, or somebody who knocked and has not said who it is.

@@ -7,7 +7,7 @@
 //!
 //! A port with several queues gives each core one. Linux keeps a flow on the queue on which it last saw the flow answered, and chooses by a hash of
 //! both endpoints before that, the same for both directions; since a connection that a peer opens is answered on the queue that brought its SYN, it stays there.
-//! What has no flow or another one (ARP replies, NDP advertisements, ICMP errors) may come to any core, and is copied to all; see `mail.rs`.
+//! What has no flow or another one (ARP replies, NDP advertisements, ICMP errors) may come to any core, and is copied to all; see `core_queues.rs`.
 //! A request for our Ethernet address, or an echo, is answered by the core that gets it.
 
 #![forbid(unsafe_code)]
@@ -16,11 +16,11 @@
 mod adaptive_spin;
 pub mod app;
 pub mod clock;
+mod core_queues;
 pub mod cores;
 pub mod env;
 pub mod error;
 pub mod inspect;
-mod mail;
 pub mod mode;
 pub mod ports;
 pub mod stages;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clearway_dev::DevCounters;
 use clearway_proto::Counters;
 
-use crate::mail::Mail;
+use crate::core_queues::CoreQueues;
 use crate::stages::StageCycles;
 use crate::wait::Notifier;
 
@@ -24,7 +24,7 @@ pub struct CoreReport<R> {
     /// Its stack.
     pub stack: Counters,
     /// Frames from other cores that were lost because this one did not take them in time.
-    pub mail_lost: u64,
+    pub core_queue_lost: u64,
     /// Cycles by stage, where they are counted.
     pub stages: Option<StageCycles>,
     /// Its application.
@@ -44,7 +44,7 @@ pub struct Seat<R> {
     index: usize,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) notifier: Notifier,
-    pub(crate) mail: Mail,
+    pub(crate) core_queues: CoreQueues,
     board: Board<R>,
     running: Arc<Running>,
 }
@@ -74,14 +74,14 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
         let boards: Vec<Board<R>> = (0..count).map(|_| Board::default()).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let running = Arc::new(Running { seats: AtomicUsize::new(count), changed: Notifier::new()? });
-        let seats = Mail::between(notifiers.clone())
+        let seats = CoreQueues::between(notifiers.clone())
             .into_iter()
             .enumerate()
-            .map(|(index, mail)| Seat {
+            .map(|(index, core_queues)| Seat {
                 index,
                 stop: Arc::clone(&stop),
                 notifier: notifiers[index].clone(),
-                mail,
+                core_queues,
                 board: Arc::clone(&boards[index]),
                 running: Arc::clone(&running),
             })

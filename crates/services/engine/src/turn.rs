@@ -108,8 +108,8 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         // Segments that arrive in fragments are put together in buffers of the same pool.
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
-        if seat.mail.has_others() {
-            stack.share_ports(seat.index() as u16, seat.mail.cores() as u16);
+        if seat.core_queues.has_others() {
+            stack.share_ports(seat.index() as u16, seat.core_queues.cores() as u16);
         }
         let mut engine = Engine {
             clock: Clock::new(),
@@ -336,7 +336,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         self.app.on_turn(self.busy);
         self.app.on_events(time, &mut self.stack);
         if self.stack.reaches_out() {
-            self.seat.mail.reach_out();
+            self.seat.core_queues.reach_out();
         }
         self.ports.probe.enter(Stage::StackOut);
         self.ports.committed = 0;
@@ -364,7 +364,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
             sleeps: self.sleeps,
             dev,
             stack: self.stack.counters().clone(),
-            mail_lost: self.seat.mail.lost(),
+            core_queue_lost: self.seat.core_queues.lost(),
             stages: self.ports.probe.told(),
             app: self.app.report(),
         });

@@ -74,7 +74,7 @@ pub(crate) struct Scratch {
     /// Which packet of the burst is being delivered. It is kept here because the way of a segment needs every register.
     pub(super) at: usize,
     /// The stack that the datagram belongs to which is being delivered, when it is another one.
-    pub(super) stray: Option<u16>,
+    pub(super) misdelivered: Option<u16>,
     pub(super) snap: Box<[u8; SNAP]>,
     /// How much of it is the last packet's; 0 when nobody asked.
     pub(super) snapped: usize,
@@ -87,7 +87,7 @@ impl Scratch {
             fragments: Fragments::new(&config.limits),
             snap: Box::new([0; SNAP]),
             snapped: 0,
-            stray: None,
+            misdelivered: None,
             at: 0,
         }
     }

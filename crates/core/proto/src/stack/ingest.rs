@@ -216,7 +216,7 @@ impl<E: Env> Stack<E> {
     }
 
     fn deliver_any(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
-        let Stack { config, counters, ip, replies, scratch, strays, tcp: tcp_side, .. } = self;
+        let Stack { config, counters, ip, replies, scratch, misdelivered, tcp: tcp_side, .. } = self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         let key = match look.class {
             Class::Refused => return Err(look.why),
@@ -227,9 +227,9 @@ impl<E: Env> Stack<E> {
         let start = look.start as usize;
         let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
         let found = Found { hash: look.hash, at: look.flow };
-        if strays.has_room() && ip.interface(meta.iface).is_some_and(|i| !i.is_loopback()) {
+        if misdelivered.has_room() && ip.interface(meta.iface).is_some_and(|i| !i.is_loopback()) {
             if let Some(owner) = tcp_side.owner_elsewhere(&key, found, &seg) {
-                strays.keep(owner, *meta, buf);
+                misdelivered.keep(owner, *meta, buf);
                 return Ok(());
             }
         }

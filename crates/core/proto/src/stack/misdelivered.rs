@@ -10,7 +10,7 @@ use clearway_pkt::{BURST, RxMeta};
 
 /// A packet that belongs to another stack.
 #[derive(Debug)]
-pub struct Stray<B> {
+pub struct MisdeliveredPacket<B> {
     /// The index of the stack that it belongs to, if it belongs to any.
     pub owner: usize,
     /// What came with it.
@@ -20,15 +20,15 @@ pub struct Stray<B> {
 }
 
 /// Those of a burst that nobody has taken away yet.
-pub(crate) struct Strays<B> {
-    pub(super) kept: Vec<Stray<B>>,
+pub(crate) struct Misdelivered<B> {
+    pub(super) kept: Vec<MisdeliveredPacket<B>>,
     /// Somebody takes them.
     pub(super) wanted: bool,
 }
 
-impl<B> Strays<B> {
-    pub(crate) fn new() -> Strays<B> {
-        Strays { kept: Vec::with_capacity(BURST), wanted: false }
+impl<B> Misdelivered<B> {
+    pub(crate) fn new() -> Misdelivered<B> {
+        Misdelivered { kept: Vec::with_capacity(BURST), wanted: false }
     }
 
     /// Whether another one may be kept.
@@ -38,6 +38,6 @@ impl<B> Strays<B> {
 
     /// Keeps a packet for the stack `owner`.
     pub(crate) fn keep(&mut self, owner: u16, meta: RxMeta, buf: B) {
-        self.kept.push(Stray { owner: owner.into(), meta, buf });
+        self.kept.push(MisdeliveredPacket { owner: owner.into(), meta, buf });
     }
 }

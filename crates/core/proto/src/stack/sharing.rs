@@ -1,7 +1,7 @@
 //! The owner's verbs for one of several stacks that have the same addresses.
 
 use super::Stack;
-use super::misdelivered::Stray;
+use super::misdelivered::MisdeliveredPacket;
 use crate::ports::Share;
 use crate::store::Env;
 
@@ -19,16 +19,16 @@ impl<E: Env> Stack<E> {
         self.tcp.reaches_out() || self.udp.reaches_out()
     }
 
-    /// From now on packets that belong to another stack are kept for [`Stack::next_stray`], or refused as any that belong to nobody.
+    /// From now on packets that belong to another stack are kept for [`Stack::next_misdelivered`], or refused as any that belong to nobody.
     #[inline]
-    pub fn keep_strays(&mut self, wanted: bool) {
-        self.strays.wanted = wanted;
+    pub fn keep_misdelivered(&mut self, wanted: bool) {
+        self.misdelivered.wanted = wanted;
     }
 
     /// A packet of the last burst that belongs to another stack.
     #[inline]
-    pub fn next_stray(&mut self) -> Option<Stray<E::Buf>> {
-        self.strays.kept.pop()
+    pub fn next_misdelivered(&mut self) -> Option<MisdeliveredPacket<E::Buf>> {
+        self.misdelivered.kept.pop()
     }
 }
 

@@ -413,7 +413,7 @@ impl<E: Env> Tcp<E> {
             table: Default::default(),
             local: clearway_wire::Endpoint::new(clearway_wire::Addr::ANY_V4, 0),
             bound: None,
-            shared: false,
+            reuse_port: false,
             next: None,
             both: false,
             backlog: 1,
@@ -775,13 +775,13 @@ fn pieces<E: Env>(
 
 /// A listener but for its name, under 2 to 11 and 270 on. Who waits to be accepted is told with the connections.
 fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
-    let Listener { table, local, bound, shared, next: _, both, backlog, defer, token, options, .. } = listener;
+    let Listener { table, local, bound, reuse_port, next: _, both, backlog, defer, token, options, .. } = listener;
     f.u16(2, &mut table.0);
     f.endpoint(3, local);
     let mut bits = bound.map_or(0, |id| id.to_bits());
     f.u64(5, &mut bits);
     *bound = if bits == 0 { None } else { BindId::from_bits(bits) };
-    f.bool(6, shared);
+    f.bool(6, reuse_port);
     f.bool(7, both);
     f.u32(8, backlog);
     f.u8(9, defer);

@@ -18,7 +18,7 @@ pub(crate) struct Listener {
     /// The reservation that it was made with.
     pub bound: Option<BindId>,
     /// Others may listen beside it (SO_REUSEPORT).
-    pub shared: bool,
+    pub reuse_port: bool,
     /// The next of those that share its address and port; the first of them alone is in the map.
     pub next: Option<u32>,
     /// `::` that takes IPv4 too.
@@ -122,7 +122,7 @@ impl ListenTable {
     pub(crate) fn insert(&mut self, listener: Listener) -> Result<ListenerId, ListenError> {
         let (table, local, both) = (listener.table, listener.local, listener.both);
         let same = self.exact(table, &local.addr, local.port);
-        if let Some(first) = same.filter(|_| listener.shared) {
+        if let Some(first) = same.filter(|_| listener.reuse_port) {
             return self.join(first, listener);
         }
         if same.is_some() || (both && self.exact(table, &Addr::ANY_V4, local.port).is_some()) {
@@ -145,7 +145,7 @@ impl ListenTable {
     /// Adds a listener behind `first`, which shares address and port with it.
     fn join(&mut self, first: u32, listener: Listener) -> Result<ListenerId, ListenError> {
         let next = match self.slab.by_index(first) {
-            Some(l) if l.shared && l.local == listener.local && l.both == listener.both => l.next,
+            Some(l) if l.reuse_port && l.local == listener.local && l.both == listener.both => l.next,
             _ => return Err(ListenError::InUse),
         };
         let handle = self.slab.insert(Listener { next, ..listener }).ok_or(ListenError::TooMany)?;

@@ -122,7 +122,8 @@ fn emit_data<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     emit_rest(c, cx)
 }
 
-/// What may still leave of a connection that ends with a reset, and then the reset.
+/// What may still leave of a connection that ends with a reset, and then the reset. Bytes that only the congestion window holds back are waited for: what their
+/// owner was told about them must not depend on whether an ACK came before the close or behind it. What the peer's window holds back is given up, as on Linux.
 #[cold]
 #[inline(never)]
 fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
@@ -131,19 +132,22 @@ fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     }
     // Unless the store did not have what it promised.
     if !c.marks.has(Marks::GONE) {
+        let flight = c.outstanding();
+        if flight > 0 && c.snd.wnd > flight && c.state.may_transmit() && ack::has_unsent(c, cx.pools) {
+            return Ok(Turn::Done);
+        }
         c.state = State::Closed;
         emit_reset(c, cx)?;
     }
     Ok(Turn::Done)
 }
 
-/// Sends what may leave of the written bytes, up to the quantum. `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork), and
-/// nothing is repeated.
+/// Sends what may leave of the written bytes, up to the quantum. `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork).
 fn emit_written<E: Env, S: Sink, const LAST: bool>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
 ) -> Result<Turn, OutError> {
-    let repeats = !LAST && c.recovery.phase() != Phase::Open;
+    let repeats = c.recovery.phase() != Phase::Open;
     if !(c.state.may_transmit() && (repeats || ack::has_unsent(c, cx.pools))) {
         return Ok(Turn::Done);
     }

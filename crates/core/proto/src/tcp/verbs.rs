@@ -69,7 +69,7 @@ impl<E: Env> Tcp<E> {
             table: spec.table,
             local,
             bound,
-            shared: wanted.reuse_port,
+            reuse_port: wanted.reuse_port,
             next: None,
             both: addr == Addr::ANY_V6 && !spec.v6_only,
             backlog: spec.backlog.max(1),
@@ -499,7 +499,11 @@ impl<E: Env> Tcp<E> {
             // In SYN-SENT there is nothing to finish (RFC 9293 3.10.4, SYN-SENT STATE).
             match parting {
                 _ if c.state == State::Closed => {}
-                Parting::Reset => c.reset_behind_data(),
+                Parting::Reset => {
+                    // What is still to leave has as long as other bytes without an owner.
+                    c.arm(Timer::Orphan, self.now + config.tcp.orphan);
+                    c.reset_behind_data();
+                }
                 Parting::ResetNow | Parting::Fin => c.reset(),
             }
         } else {

@@ -16,7 +16,7 @@ use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
 use super::errors::about_errors;
-use super::forwarder::{Letter, Road};
+use super::forwarder::{Forwarded, Road};
 use super::groups::{Wish, iface_of, multicast_options};
 use super::verbs::gone;
 use super::{HostStack, Session, Sessions, What};
@@ -340,14 +340,19 @@ impl Sessions {
     }
 
     /// Hands the process what came to other workers; how many found no room.
-    pub(super) fn take_letters(&mut self, stack: &mut HostStack, handle: Handle<Session>, letters: Vec<Letter>) -> u64 {
+    pub(super) fn take_forwarded(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        forwarded: Vec<Forwarded>,
+    ) -> u64 {
         let Some(session) = self.table.get_mut(handle) else { return 0 };
         // Who is connected hears its peer only, and the forwarder does not know of that.
         let peer = session.remote.map(Endpoint::from);
         let What::Datagrams(datagrams) = &mut session.what else { return 0 };
         let mut lost = 0;
         let mut any = false;
-        for (head, from, payload) in letters {
+        for (head, from, payload) in forwarded {
             if peer.is_some_and(|peer| peer != Endpoint::from(from)) {
                 continue;
             }

@@ -52,7 +52,7 @@ impl Road {
 }
 
 /// A datagram on its way home.
-pub(super) type Letter = (DatagramHead, SocketAddr, Vec<u8>);
+pub(super) type Forwarded = (DatagramHead, SocketAddr, Vec<u8>);
 
 /// The forwarder that a word of the stack's means.
 pub(super) fn handle_of(token: u64) -> Option<Handle<Forwarder>> {
@@ -152,7 +152,7 @@ impl Sessions {
     pub(super) fn carry_home(&mut self, stack: &mut HostStack, handle: Handle<Forwarder>) {
         let Some(forwarder) = self.forwarders.get(handle) else { return };
         let Some(socket) = forwarder.socket else { return };
-        let mut letters: Vec<Letter> = Vec::new();
+        let mut forwarded: Vec<Forwarded> = Vec::new();
         let mut bytes = 0;
         while let Some(datagram) = stack.udp_recv(socket) {
             // A payload is no longer than a datagram, so neither sum overflows.
@@ -162,9 +162,9 @@ impl Sessions {
                 continue;
             }
             bytes += len;
-            letters.push((head_of(&datagram), SocketAddr::from(datagram.from), datagram.payload.to_vec()));
+            forwarded.push((head_of(&datagram), SocketAddr::from(datagram.from), datagram.payload.to_vec()));
         }
-        if letters.is_empty() {
+        if forwarded.is_empty() {
             return;
         }
         forwarder.road.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Sessions {
         let bring = move |sessions: &mut Sessions, stack: &mut HostStack| {
             road.bytes.fetch_sub(bytes, Ordering::Relaxed);
             if let Some(handle) = sessions.find(&program, home) {
-                let lost = sessions.take_letters(stack, handle, letters);
+                let lost = sessions.take_forwarded(stack, handle, forwarded);
                 road.lost.fetch_add(lost, Ordering::Relaxed);
                 sessions.show_drops(stack, handle);
             }

@@ -5,9 +5,9 @@ use clearway_pkt::{Buf, Burst, Iface, PoolBuf};
 use clearway_proto::{Env, Stack};
 
 use super::Engine;
+use crate::core_queues::Frame;
 use crate::error::EngineError;
 use crate::inspect::{Inspect, Verdict};
-use crate::mail::Frame;
 use crate::ports::OnDeviceError;
 use crate::{App, Probe, Stage, Time};
 
@@ -15,8 +15,8 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     /// One burst from every port. Answers whether anything came, and whether a port may have more.
     pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
         let (mut received, mut full) = (false, false);
-        let shares = self.seat.mail.has_others();
-        self.stack.keep_strays(shares && self.seat.mail.is_reaching());
+        let shares = self.seat.core_queues.has_others();
+        self.stack.keep_misdelivered(shares && self.seat.core_queues.is_reaching());
         for place in 0..self.ports.places() {
             let iface = Iface(place as u16);
             self.ports.probe.enter(Stage::DriverIn);
@@ -44,7 +44,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
         }
         if shares {
             self.ports.probe.enter(Stage::StackIn);
-            received |= self.read_mail(time);
+            received |= self.read_other_cores(time);
         }
         Ok((received, full))
     }
@@ -65,7 +65,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     fn share(&mut self, iface: Iface) {
         let ethernet = self.port(iface).is_some_and(|dev| dev.mac().is_some());
         for (frame, _) in (0..self.burst.len()).filter_map(|at| self.burst.peek(at)) {
-            self.seat.mail.share(iface, ethernet, frame.bytes());
+            self.seat.core_queues.share(iface, ethernet, frame.bytes());
         }
     }
 
@@ -77,14 +77,14 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
             _ => self.stack.ingest(time.now, &mut self.burst),
         }
         self.burst.clear();
-        while let Some(stray) = self.stack.next_stray() {
-            self.seat.mail.hand_over(stray.owner, stray.meta, stray.buf.bytes());
+        while let Some(misdelivered) = self.stack.next_misdelivered() {
+            self.seat.core_queues.hand_over(misdelivered.owner, misdelivered.meta, misdelivered.buf.bytes());
         }
     }
 
     // What another core shared has passed the inspector there.
-    fn read_mail(&mut self, time: Time) -> bool {
-        let mut frames = self.seat.mail.take();
+    fn read_other_cores(&mut self, time: Time) -> bool {
+        let mut frames = self.seat.core_queues.take();
         let any = !frames.is_empty();
         while !frames.is_empty() {
             while let Some(Frame { meta, frame }) = frames.pop_front() {

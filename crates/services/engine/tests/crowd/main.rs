@@ -1,4 +1,4 @@
-//! Honest peers beside crowds of peers that are stuck, on purpose or not: what the doors (`clearway http`, `clearway bench server`, Rust, C) have in common,
+//! Honest peers beside crowds of peers that are stuck, on purpose or not: what the servers and interfaces (`clearway http`, `clearway bench server`, Rust, C) have in common,
 //! which is [`Talks`] over the stores of [`Memory`], against peers made of single segments. Numbers of packets and virtual time only, so a busy machine
 //! changes nothing.
 

@@ -128,8 +128,8 @@ impl<E: Env> Stack<E> {
             }
             Step::Deliver(packet) => {
                 let result = self.transport(now, meta, &packet);
-                if let Some(owner) = self.scratch.stray.take() {
-                    self.strays.keep(owner, *meta, buf);
+                if let Some(owner) = self.scratch.misdelivered.take() {
+                    self.misdelivered.keep(owner, *meta, buf);
                 }
                 result
             }
@@ -396,9 +396,9 @@ impl<E: Env> Stack<E> {
             }
             Err(Drop::UdpPortClosed) => {
                 let elsewhere = self.udp.owner_elsewhere(port);
-                let may = packet.to == For::Us && !packet.reassembled && self.strays.has_room();
-                self.scratch.stray = elsewhere.filter(|_| may && !loops);
-                if self.scratch.stray.is_some() {
+                let may = packet.to == For::Us && !packet.reassembled && self.misdelivered.has_room();
+                self.scratch.misdelivered = elsewhere.filter(|_| may && !loops);
+                if self.scratch.misdelivered.is_some() {
                     return Ok(());
                 }
                 self.complain(now, packet, Complaint::Port);

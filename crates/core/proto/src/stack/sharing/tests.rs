@@ -11,7 +11,7 @@ fn both() -> [Net; 2] {
     [0, 1].map(|index| {
         let mut net = Net::lan();
         net.stack.share_ports(index, 2);
-        net.stack.keep_strays(true);
+        net.stack.keep_misdelivered(true);
         net
     })
 }
@@ -48,12 +48,12 @@ fn the_answer_to_what_one_stack_began_is_kept_for_it_by_the_other() {
         let frame = ip_frame(&tcp_packet("10.0.0.2", "10.0.0.1", &answer, b""));
         let other = &mut both[1 - mine];
         assert_eq!(other.ingest(&frame), None);
-        let stray = other.stack.next_stray().expect("it is kept");
-        assert_eq!((stray.owner, &stray.buf.0, stray.meta.iface), (mine, &frame, Iface(0)));
-        assert!(other.stack.next_stray().is_none());
+        let misdelivered = other.stack.next_misdelivered().expect("it is kept");
+        assert_eq!((misdelivered.owner, &misdelivered.buf.0, misdelivered.meta.iface), (mine, &frame, Iface(0)));
+        assert!(other.stack.next_misdelivered().is_none());
         assert_eq!(other.emit().len(), 0, "no reset");
         both[mine].ingest(&frame);
-        assert!(both[mine].stack.next_stray().is_none());
+        assert!(both[mine].stack.next_misdelivered().is_none());
         assert_eq!(both[mine].stack.state(conn), State::Established);
         both[mine].emit();
     }
@@ -70,9 +70,9 @@ fn what_is_of_no_other_stack_is_refused_as_ever() {
     // A listener here answers for its port, whosever number it is.
     listen(&mut net, Endpoint::new(addr("10.0.0.1"), 8_081));
     assert_eq!(net.ingest(&closed(8_081, Flags::ACK)), Some(Drop::TcpNoHandshake));
-    assert!(net.stack.next_stray().is_none());
+    assert!(net.stack.next_misdelivered().is_none());
     // While nobody hands them over, they are refused.
-    net.stack.keep_strays(false);
+    net.stack.keep_misdelivered(false);
     assert_eq!(net.ingest(&closed(40_001, Flags::ACK)), Some(Drop::TcpPortClosed));
 }
 
@@ -93,7 +93,10 @@ fn datagrams_for_a_socket_of_another_stack_are_kept_for_it() {
         ));
         let other = &mut both[1 - mine];
         assert_eq!(other.ingest(&frame), None);
-        assert_eq!(other.stack.next_stray().map(|stray| (stray.owner, stray.buf.0)), Some((mine, frame.clone())));
+        assert_eq!(
+            other.stack.next_misdelivered().map(|misdelivered| (misdelivered.owner, misdelivered.buf.0)),
+            Some((mine, frame.clone()))
+        );
         assert_eq!(other.emit().len(), 0, "no port unreachable");
         both[mine].ingest(&frame);
         assert_eq!(both[mine].stack.udp_recv(socket).unwrap().payload, b"answer");
@@ -104,7 +107,7 @@ fn datagrams_for_a_socket_of_another_stack_are_kept_for_it() {
 fn over_a_loopback_every_port_serves() {
     let mut net = Net::new(&[(loopback(65_535, 0), &["127.0.0.1/8"])]);
     net.stack.share_ports(1, 2);
-    net.stack.keep_strays(true);
+    net.stack.keep_misdelivered(true);
     let to = Endpoint::new(addr("127.0.0.1"), 80);
     listen(&mut net, to);
     let mut even = 0;

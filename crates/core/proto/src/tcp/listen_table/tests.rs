@@ -5,7 +5,7 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
         table: Table(0),
         local: Endpoint::new(addr, port),
         bound: None,
-        shared: false,
+        reuse_port: false,
         next: None,
         given: 0,
         both,

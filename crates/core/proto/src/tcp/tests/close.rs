@@ -177,6 +177,50 @@ fn no_more_than_the_window_leaves_before_the_reset_of_a_close() {
     assert_eq!(shut, [(0, RST | ACK)]);
 }
 
+/// Writes 25,000 bytes, which the peer's window takes and the congestion window does not, and closes with an unread byte. What left: ten segments.
+fn closed_with_more_than_the_congestion_window() -> Bench {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    let id = b.id();
+    b.send(&[7; 25_000]);
+    b.inject(ACK, 1, 1, 60_000, b"unread");
+    b.net.stack.close(id);
+    let first: Vec<_> = b.out().iter().map(|seen| (seen.data.len(), seen.flags().contains(RST))).collect();
+    assert_eq!(first, [(1000, false); 10]);
+    b.silent();
+    b
+}
+
+#[test]
+fn the_reset_of_a_close_waits_for_what_the_congestion_window_holds_back() {
+    let mut b = closed_with_more_than_the_congestion_window();
+    let (mut acked, mut resets) = (10_000, 0);
+    while resets == 0 {
+        assert!(acked <= 25_000, "all has left, and no reset behind it");
+        b.inject(ACK, 7, 1 + acked, 60_000, &[]);
+        let out = b.out();
+        acked += out.iter().map(|seen| seen.data.len() as u32).sum::<u32>();
+        resets = out.iter().filter(|seen| seen.flags().contains(RST)).count();
+        assert!(out.last().is_some_and(|last| (resets == 1) == last.flags().contains(RST)));
+    }
+    assert_eq!((acked, b.net.stack.tcp.open.len()), (25_000, 0));
+}
+
+#[test]
+fn a_loss_before_the_reset_of_a_close_is_repeated() {
+    let mut b = closed_with_more_than_the_congestion_window();
+    let again = b.pass(secs(1));
+    assert!(again.iter().any(|(_, seen)| seen.data.len() == 1000), "the first segment once more: {}", again.len());
+    assert!(again.iter().all(|(_, seen)| !seen.flags().contains(RST)));
+}
+
+#[test]
+fn a_peer_that_shuts_its_window_gets_the_reset_of_a_close_at_once() {
+    let mut b = closed_with_more_than_the_congestion_window();
+    b.inject(ACK, 7, 10_001, 0, &[]);
+    assert_eq!(b.one().flags(), RST | ACK);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+}
+
 #[test]
 fn what_leaves_before_a_reset_waits_for_room_in_the_device() {
     let mut b = Bench::accepted(plain(), 1000, 8000);

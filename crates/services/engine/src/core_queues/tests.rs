@@ -1,7 +1,7 @@
 use super::*;
 
-fn ends(n: usize) -> Vec<Mail> {
-    Mail::between((0..n).map(|_| Notifier::new().unwrap()).collect())
+fn ends(n: usize) -> Vec<CoreQueues> {
+    CoreQueues::between((0..n).map(|_| Notifier::new().unwrap()).collect())
 }
 
 fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
@@ -71,50 +71,50 @@ fn short_frames_concern_nobody() {
 
 #[test]
 fn a_frame_reaches_every_other_core_once() {
-    let mail = ends(3);
+    let core_queues = ends(3);
     let frame = ethernet(0x0806, &[0, 1, 8, 0, 6, 4, 0, 2]);
-    mail[1].share(Iface(4), true, &frame);
+    core_queues[1].share(Iface(4), true, &frame);
     for reader in [0, 2] {
         let meta = RxMeta { iface: Iface(4), ..RxMeta::default() };
-        assert_eq!(mail[reader].take(), [Frame { meta, frame: frame.clone() }]);
-        assert!(mail[reader].take().is_empty());
+        assert_eq!(core_queues[reader].take(), [Frame { meta, frame: frame.clone() }]);
+        assert!(core_queues[reader].take().is_empty());
     }
-    assert!(mail[1].take().is_empty());
+    assert!(core_queues[1].take().is_empty());
 }
 
 #[test]
 fn a_full_box_loses_frames_and_counts_them() {
-    let mail = ends(2);
+    let core_queues = ends(2);
     for _ in 0..LIMIT + 3 {
-        mail[0].share(Iface(0), false, &ipv4_icmp(3));
+        core_queues[0].share(Iface(0), false, &ipv4_icmp(3));
     }
-    assert_eq!((mail[1].take().len(), mail[1].lost()), (LIMIT, 3));
+    assert_eq!((core_queues[1].take().len(), core_queues[1].lost()), (LIMIT, 3));
 }
 
 #[test]
 fn what_belongs_to_another_core_is_handed_to_it_alone_and_does_not_keep_answers_out() {
-    let mail = ends(3);
+    let core_queues = ends(3);
     let meta = RxMeta { iface: Iface(1), segment_size: 1_400, ..RxMeta::default() };
-    mail[0].hand_over(2, meta, &[7; 3_000]);
-    mail[0].hand_over(0, meta, &[7; 30]);
-    mail[0].hand_over(9, meta, &[7; 30]);
-    assert!(mail[0].take().is_empty() && mail[1].take().is_empty());
-    assert_eq!(mail[2].take(), [Frame { meta, frame: vec![7; 3_000] }]);
+    core_queues[0].hand_over(2, meta, &[7; 3_000]);
+    core_queues[0].hand_over(0, meta, &[7; 30]);
+    core_queues[0].hand_over(9, meta, &[7; 30]);
+    assert!(core_queues[0].take().is_empty() && core_queues[1].take().is_empty());
+    assert_eq!(core_queues[2].take(), [Frame { meta, frame: vec![7; 3_000] }]);
     for _ in 0..LIMIT {
-        mail[0].hand_over(1, meta, &[7; 60]);
+        core_queues[0].hand_over(1, meta, &[7; 60]);
     }
-    mail[0].share(Iface(0), false, &ipv4_icmp(3));
-    assert_eq!((mail[1].take().len(), mail[1].lost()), (STRAYS + 1, (LIMIT - STRAYS) as u64));
+    core_queues[0].share(Iface(0), false, &ipv4_icmp(3));
+    assert_eq!((core_queues[1].take().len(), core_queues[1].lost()), (MISDELIVERED + 1, (LIMIT - MISDELIVERED) as u64));
     for _ in 0..20 {
-        mail[0].hand_over(1, meta, &[7; 65_000]);
+        core_queues[0].hand_over(1, meta, &[7; 65_000]);
     }
-    assert_eq!(mail[1].take().len(), STRAY_BYTES / 65_000);
+    assert_eq!(core_queues[1].take().len(), MISDELIVERED_BYTES / 65_000);
 }
 
 #[test]
 fn that_one_core_reaches_out_is_known_to_all() {
-    let mail = ends(2);
-    assert!(!mail[0].is_reaching());
-    mail[1].reach_out();
-    assert!(mail[0].is_reaching() && mail[1].is_reaching());
+    let core_queues = ends(2);
+    assert!(!core_queues[0].is_reaching());
+    core_queues[1].reach_out();
+    assert!(core_queues[0].is_reaching() && core_queues[1].is_reaching());
 }

@@ -18,8 +18,8 @@ use crate::wait::Notifier;
 const LIMIT: usize = 256;
 
 /// How many of them may be packets that belong to another core, and their bytes. Strangers can send any number of those, and must not keep out what answers us.
-const STRAYS: usize = LIMIT / 2;
-const STRAY_BYTES: usize = 1 << 20;
+const MISDELIVERED: usize = LIMIT / 2;
+const MISDELIVERED_BYTES: usize = 1 << 20;
 
 /// The longest frame that is forwarded, in bytes: ARP and NDP messages and ICMP errors fit (RFC 4443 2.4 c: 1,280 with its IP header), with Ethernet
 /// and VLAN headers.
@@ -49,13 +49,13 @@ pub(crate) struct Frame {
 #[derive(Debug, Default)]
 struct Frames {
     list: VecDeque<Frame>,
-    strays: usize,
-    stray_bytes: usize,
+    misdelivered: usize,
+    misdelivered_bytes: usize,
 }
 
-/// One core's end of the mail.
+/// One core's end of the inter-core queues.
 #[derive(Clone, Debug)]
-pub(crate) struct Mail {
+pub(crate) struct CoreQueues {
     boxes: Arc<[CoreQueue]>,
     /// Some core has begun something whose answers may come to another.
     reaching: Arc<AtomicBool>,
@@ -67,17 +67,18 @@ impl CoreQueue {
         CoreQueue { full: AtomicBool::new(false), frames: Mutex::default(), lost: AtomicU64::new(0), notifier }
     }
 
-    fn put(&self, frame: Frame, stray: bool) {
+    fn put(&self, frame: Frame, misdelivered: bool) {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         let len = frame.frame.len();
-        let many = stray && (frames.strays >= STRAYS || frames.stray_bytes + len > STRAY_BYTES);
+        let many = misdelivered
+            && (frames.misdelivered >= MISDELIVERED || frames.misdelivered_bytes + len > MISDELIVERED_BYTES);
         if many || frames.list.len() >= LIMIT {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if stray {
-            frames.strays += 1;
-            frames.stray_bytes += len;
+        if misdelivered {
+            frames.misdelivered += 1;
+            frames.misdelivered_bytes += len;
         }
         frames.list.push_back(frame);
         drop(frames);
@@ -87,12 +88,14 @@ impl CoreQueue {
     }
 }
 
-impl Mail {
+impl CoreQueues {
     /// The ends for as many cores as there are notifiers.
-    pub(crate) fn between(notifiers: Vec<Notifier>) -> Vec<Mail> {
+    pub(crate) fn between(notifiers: Vec<Notifier>) -> Vec<CoreQueues> {
         let boxes: Arc<[CoreQueue]> = notifiers.into_iter().map(CoreQueue::new).collect();
         let reaching = Arc::new(AtomicBool::new(false));
-        (0..boxes.len()).map(|mine| Mail { boxes: Arc::clone(&boxes), reaching: Arc::clone(&reaching), mine }).collect()
+        (0..boxes.len())
+            .map(|mine| CoreQueues { boxes: Arc::clone(&boxes), reaching: Arc::clone(&reaching), mine })
+            .collect()
     }
 
     /// How many cores there are.
