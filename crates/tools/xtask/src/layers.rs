@@ -129,7 +129,7 @@ fn refuse_inside(row: &Row, dependency: &Dependency) -> Option<String> {
         message += &format!(" (its tests also: {})", list(row.tests_may_use));
     }
     if to == "sim" || to == "script" {
-        message += &format!("; {to} is for tests: put the test into crates/{to}/tests instead");
+        message += &format!("; {to} is for tests: put the test into crates/testing/{to}/tests instead");
     } else {
         message += "; move what both need down into a crate that both may use, or pass it in as an argument";
     }

@@ -24,7 +24,7 @@ fn checked(lib: &str, files: &[(&str, &str)]) -> Vec<Finding> {
 }
 
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap()
 }
 
 #[test]

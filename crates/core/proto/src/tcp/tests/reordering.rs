@@ -85,13 +85,10 @@ fn what_a_needless_recovery_did_to_the_window_is_taken_back() {
     let seen = b.out();
     assert_eq!(b.rel_seq(&seen[0]), 1);
     assert!(b.info().ssthresh < before && b.info().phase == Phase::Recovery);
-    // All come after all, and the copies behind them: two of what was late, and the one that was to rescue the end.
-    for end in [1001, 2001, 8001] {
+    // All come after all, and behind them the copies of the two that were late. The end was never taken for lost: it is not sent again (no rescue, RFC 6675 4).
+    for end in [1001, 2001] {
         assert_eq!(b.info().phase, Phase::Recovery);
-        let mut seg = sack(&b, 5001, &[(end - 1000, end)]);
-        if end == 8001 {
-            seg = sack(&b, 8001, &[(7001, 8001)]);
-        }
+        let seg = sack(&b, 5001, &[(end - 1000, end)]);
         b.put(seg, &[]);
         b.out();
     }
