@@ -120,7 +120,7 @@ pub trait RxStore<B: Buf> {
     /// Looks again how much windows may promise.
     fn relax(&mut self) {}
 
-    /// How many bytes of memory the queue holds beyond the minimum that is its own: [`lending`].
+    /// How many bytes of memory the queue holds beyond the minimum that is its own: [`crate::store::lending`].
     #[inline]
     fn borrowed(&self, queue: &Self::Queue) -> u64 {
         let _ = queue;
@@ -183,7 +183,7 @@ pub trait TxStore {
         false
     }
 
-    /// How many bytes of memory the queue holds beyond the minimum that is its own: [`lending`].
+    /// How many bytes of memory the queue holds beyond the minimum that is its own: [`crate::store::lending`].
     #[inline]
     fn borrowed(&self, queue: &Self::Queue) -> u64 {
         let _ = queue;
