@@ -18,6 +18,7 @@ use core::fmt;
 use clearway_base::{Duration, Instant};
 use clearway_wire::{Addr, Endpoint, Seq};
 
+use crate::error::Unreachable;
 use crate::ids::{BindId, ConnId, ListenerId, UdpId};
 
 /// What an export begins with.
@@ -36,6 +37,18 @@ const FARTHEST_NS: u64 = 1 << 53;
 
 /// How the farthest point in time of all, [`Instant::NEVER`], is told.
 const NEVER: u64 = u64::MAX;
+
+/// Errors of the network by number, 0 for none.
+pub(crate) const UNREACHABLE: [Option<Unreachable>; 8] = [
+    None,
+    Some(Unreachable::Network),
+    Some(Unreachable::Host),
+    Some(Unreachable::Protocol),
+    Some(Unreachable::Port),
+    Some(Unreachable::Prohibited),
+    Some(Unreachable::TimeExceeded),
+    Some(Unreachable::Parameter),
+];
 
 /// What a record is of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -23,7 +23,7 @@ use super::state::State;
 use super::window::MAX_SCALE;
 use crate::config::{Congestion, ConnOptions, Keepalive};
 use crate::error::{Failure, ListenError, Unreachable};
-use crate::export::{Fault, Fields, Imported, Kind, Reader, Writer};
+use crate::export::{Fault, Fields, Imported, Kind, Reader, UNREACHABLE, Writer};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::ids::{BindId, ConnId, ListenerId};
 use crate::store::{Env, RxStore, TxStore};
@@ -73,18 +73,6 @@ const STATES: [State; 11] = [
     State::Closing,
     State::LastAck,
     State::TimeWait,
-];
-
-/// Errors of the network by number, 0 for none.
-const UNREACHABLE: [Option<Unreachable>; 8] = [
-    None,
-    Some(Unreachable::Network),
-    Some(Unreachable::Host),
-    Some(Unreachable::Protocol),
-    Some(Unreachable::Port),
-    Some(Unreachable::Prohibited),
-    Some(Unreachable::TimeExceeded),
-    Some(Unreachable::Parameter),
 ];
 
 /// Why connections failed by number, 0 for none; from 8 on, with the network's error.

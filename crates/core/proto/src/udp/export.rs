@@ -8,24 +8,11 @@ use clearway_wire::{Addr, Endpoint};
 use super::report::UdpFragmenting;
 use super::{Arrival, Departure, Socket, Udp, UdpSpec, to_handle, to_id};
 use crate::bind::Sharing;
-use crate::error::Unreachable;
-use crate::export::{Fault, Fields, Imported, Kind, Reader, Writer};
+use crate::export::{Fault, Fields, Imported, Kind, Reader, UNREACHABLE, Writer};
 use crate::ids::{Table, UdpId};
 use crate::net::groups::FilterMode;
 use crate::net::groups::change::GroupChange;
 use crate::net::ip::Ip;
-
-/// Errors of the network by number, 0 for none.
-const UNREACHABLE: [Option<Unreachable>; 8] = [
-    None,
-    Some(Unreachable::Network),
-    Some(Unreachable::Host),
-    Some(Unreachable::Protocol),
-    Some(Unreachable::Port),
-    Some(Unreachable::Prohibited),
-    Some(Unreachable::TimeExceeded),
-    Some(Unreachable::Parameter),
-];
 
 /// No datagram is longer.
 const MOST_BYTES: u64 = 65_535;
