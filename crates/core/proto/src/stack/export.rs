@@ -23,6 +23,7 @@ impl<E: Env> Stack<E> {
     ///
     /// The second value says how many connections are missing because their store did not give all bytes ([`crate::RxStore::peek`]).
     pub fn export(&mut self, now: Instant) -> (Vec<u8>, u32) {
+        self.tcp.set_now(now);
         let mut w = Writer::new(now);
         w.record(Kind::Stack, |w| self.state_fields(w));
         let interfaces: Vec<InterfaceInfo> = self.interfaces().collect();

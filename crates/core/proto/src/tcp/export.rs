@@ -682,7 +682,7 @@ impl<E: Env> Tcp<E> {
 
     /// Says what time it is, before records are taken.
     pub(crate) fn begin_import(&mut self, now: Instant) {
-        self.now = self.now.max(now);
+        self.set_now(self.now.max(now));
     }
 }
 

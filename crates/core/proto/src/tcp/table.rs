@@ -24,6 +24,7 @@ use crate::tcp::listen_table::ListenTable;
 
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
+use super::deadlines::Timer;
 use super::isn::Secret;
 use super::state::{Cause, State};
 use super::{active, open, output, rtt, timers, turn, window};
@@ -80,6 +81,8 @@ pub(crate) struct Tcp<E: Env> {
     pub(super) event_queue: Line,
     /// Connections whose owner is gone, the one that has been without him longest in front.
     pub(super) orphans: List,
+    /// The first of the orphans that have had no owner since before the time was last told ([`Tcp::set_now`]).
+    pub(super) unclocked: Option<u32>,
     /// Connections that hold memory beyond their minimum.
     pub(super) borrowers: Borrowers,
     /// Bytes that the orphans had to send when their owners went.
@@ -138,6 +141,7 @@ impl<E: Env> Tcp<E> {
             ready: Line::new(limits.connections.min(MAX_INDEX)),
             event_queue: Line::new(limits.connections.min(MAX_INDEX)),
             orphans: List::new(),
+            unclocked: None,
             borrowers: Borrowers::default(),
             orphan_bytes: 0,
             first_window,
@@ -213,8 +217,44 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Says what time it is: before anything that takes a [`Cx`] of that time.
+    #[inline]
     pub(crate) fn set_now(&mut self, now: Instant) {
+        if self.unclocked.is_some() {
+            self.clock_orphans(now);
+        }
         self.now = now;
+    }
+
+    /// Whoever lets go of a connection does not say when. The lifetime of what it leaves behind began at the instant that was told before, perhaps long before:
+    /// it begins now.
+    #[cold]
+    fn clock_orphans(&mut self, now: Instant) {
+        let behind = now.since(self.now);
+        let mut at = self.unclocked.take();
+        while let Some(index) = at {
+            if let Some(c) = self.open.by_index_mut(index)
+                && c.deadline(Timer::Orphan, now).is_set()
+            {
+                c.move_deadline(Timer::Orphan, c.deadline(Timer::Orphan, now) + behind);
+            }
+            at = self.orphans.next(&mut self.open.links(|c| &mut c.owner), index);
+        }
+    }
+
+    /// The connection at `index` is the youngest orphan.
+    pub(super) fn join_orphans(&mut self, index: u32) {
+        if self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), index) {
+            self.unclocked.get_or_insert(index);
+        }
+    }
+
+    /// The connection at `index` is no orphan any more.
+    pub(super) fn leave_orphans(&mut self, index: u32) {
+        let mut links = self.open.links(|c| &mut c.owner);
+        if self.unclocked == Some(index) {
+            self.unclocked = self.orphans.next(&mut links, index);
+        }
+        self.orphans.remove(&mut links, index);
     }
 
     /// Takes a segment that [`Tcp::fast_path`] found a place for.
@@ -412,7 +452,7 @@ impl<E: Env> Tcp<E> {
             self.free(index);
         } else if marks.has(Marks::ORPHAN) {
             self.orphan_bytes -= c.orphaned().bytes;
-            self.orphans.remove(&mut self.open.links(|c| &mut c.owner), index);
+            self.leave_orphans(index);
             self.free(index);
         } else if !c.events.is_empty() && !self.event_queue.join(index, &mut c.event_queue) {
             self.join_after_all(index);
@@ -468,8 +508,12 @@ impl<E: Env> Tcp<E> {
             let (before, now) = (c.orphaned().bytes, self.pools.tx.len(&c.tx));
             c.set_orphaned(now);
             self.orphan_bytes = self.orphan_bytes - before + u64::from(now);
-            self.orphans.remove(&mut self.open.links(|c| &mut c.owner), oldest);
-            self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), oldest);
+            // Its lifetime goes on as it was.
+            let mut links = self.open.links(|c| &mut c.owner);
+            if self.unclocked == Some(oldest) {
+                self.unclocked = self.orphans.next(&mut links, oldest);
+            }
+            self.orphans.move_to_back(&mut links, oldest);
         }
     }
 
@@ -542,7 +586,7 @@ impl<E: Env> Tcp<E> {
     /// Lets connections send, each up to its quantum. True when some could not send all that they may.
     #[inline(never)]
     pub(crate) fn emit<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
-        self.now = now;
+        self.set_now(now);
         if self.ready.is_empty() {
             return false;
         }

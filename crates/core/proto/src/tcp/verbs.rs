@@ -490,7 +490,7 @@ impl<E: Env> Tcp<E> {
         if c.marks.has(Marks::DETACHED) {
             return self.free(index);
         }
-        self.orphans.push_back(&mut self.open.links(|c| &mut c.owner), index);
+        self.join_orphans(index);
         let Some(c) = self.open.by_index_mut(index) else { return };
         let bytes = self.pools.tx.len(&c.tx);
         c.set_orphaned(bytes);

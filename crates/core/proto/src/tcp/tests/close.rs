@@ -512,6 +512,22 @@ fn who_goes_for_good_resets_what_a_shut_window_kept_back_and_nothing_else() {
 }
 
 #[test]
+fn the_lifetime_of_an_orphan_begins_when_its_owner_lets_go() {
+    let mut b = Bench::accepted(plain(), 1000, 1000);
+    let id = b.id();
+    // The owner was busy with something else, or waited: nobody told the stack the time.
+    b.net.now += secs(79);
+    b.net.stack.send(id, b"answer").unwrap();
+    b.net.stack.close(id);
+    assert!(!b.out().is_empty());
+    b.pass(secs(1));
+    assert_eq!((b.net.stack.tcp.open.len(), b.counters().orphans_timed_out), (1, 0));
+    b.inject(ACK, 1, 8, 1000, &[]);
+    b.pass(secs(58));
+    assert_eq!((b.net.stack.tcp.open.len(), b.counters().orphans_timed_out), (1, 0));
+}
+
+#[test]
 fn an_orphan_whose_peer_takes_its_bytes_slowly_may_go_on() {
     let mut config = plain();
     config.tcp.max_receive_window = 64 * 1024;
