@@ -9,6 +9,7 @@ mod active;
 mod api;
 mod cc;
 mod clock;
+mod congestion;
 mod conn;
 mod context;
 mod cookie;

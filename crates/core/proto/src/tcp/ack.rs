@@ -1,6 +1,7 @@
 //! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss recovery, to congestion control, to the timers.
 
 use super::ack_info::AckInfo;
+use super::cc::Event;
 use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 use clearway_wire::tcp::Plain;
@@ -155,6 +156,7 @@ fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_
         una: c.snd.una,
         nxt: c.snd.nxt,
         lost_edge: None,
+        marked: 0,
     };
     c.cc.on_ack(&info, &c.rtt);
 }
@@ -172,7 +174,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         cx.counters.tcp.sack_reneged += 1;
     }
     if let Some(twice) = sack.dsack {
-        c.on_dsack(cx.pools, twice);
+        c.on_dsack(cx.pools, cx.stack.now, twice);
     }
     let dup = is_duplicate(&DupTest {
         outstanding: before > 0,
@@ -205,6 +207,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         una,
         nxt: c.snd.nxt,
         lost_edge: lost.map(|lost| lost.edge),
+        marked: 0,
     };
     if acked > 0 {
         take_acked(c, cx, acked, una);
@@ -253,6 +256,7 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
         una: c.snd.una,
         nxt: c.snd.nxt,
         lost_edge: lost.map(|lost| lost.edge),
+        marked: 0,
     };
     recover(c, cx, &info);
     look_again(c, cx.now, lost);
@@ -326,12 +330,12 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) 
     match signal {
         Signal::Enter { flight } => {
             c.remember_undo(cx.pools);
-            c.cc.on_loss(flight);
+            c.on_congestion(cx.pools, cx.stack.now, Event::Loss { flight });
             cx.stack.counters.tcp.fast_recoveries += 1;
             c.wants_turn();
         }
         Signal::Left => {
-            c.cc.on_recovered(info.flight);
+            c.on_congestion(cx.pools, cx.stack.now, Event::Recovered { flight: info.flight });
             c.recovered(cx.pools);
         }
         Signal::Nothing | Signal::Partial { .. } | Signal::Repaired => {}

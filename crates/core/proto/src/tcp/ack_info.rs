@@ -26,4 +26,7 @@ pub(crate) struct AckInfo {
     pub nxt: Seq,
     /// What is missing below is lost for the time that has passed (RFC 8985). None: losses are told by counting.
     pub lost_edge: Option<Seq>,
+    /// Bytes that the peer says for the first time to have arrived with the mark "congestion experienced" (RFC 9768 3.2.3); 0 where it cannot tell.
+    #[expect(dead_code, reason = "for algorithms that weigh marks")]
+    pub marked: u32,
 }

@@ -1,7 +1,8 @@
-//! Congestion control: how much may be in flight (RFC 5681, RFC 9438). A value that is told what happened and says a number.
+//! Congestion control: how much may be in flight (RFC 5681, RFC 9438). A value that is told what happened and says a number: [`Cc::on_sent`],
+//! [`Cc::on_ack`], [`Cc::on_event`] are what it hears, [`Cc::cwnd`] and [`Cc::advice`] what it says.
 //!
 //! ```text
-//!   cwnd │            ╭── loss: on_loss                       ╭─ on_rto: one segment again
+//!   cwnd │            ╭── Loss                                ╭─ Timeout: one segment again
 //!        │        ╭───╯│      ╭──────╮                        │
 //!        │      ╭─╯    │  ╭───╯      │ congestion avoidance   │
 //!  ssthr.│┄┄┄┄┄╱┄┄┄┄┄┄┄╰──╯┄┄┄┄┄┄┄┄┄┄┄╰──                      │  ╭──
@@ -12,7 +13,6 @@
 //! Growth is counted in acknowledged bytes, never in ACKs, so that splitting one ACK into many gains nothing (RFC 3465), and only while the
 //! window was really in use (RFC 5681 4.1, RFC 7661, RFC 9438 5.8).
 
-use clearway_base::Duration;
 use clearway_wire::Seq;
 
 use super::ack_info::AckInfo;
@@ -20,10 +20,13 @@ use super::rtt::Rtt;
 use crate::config::Congestion;
 use crate::export::Fields;
 
+mod algorithm;
 mod cubic;
 mod reno;
 mod window;
 
+use algorithm::Algorithm;
+pub(crate) use algorithm::{Advice, Event};
 use cubic::Cubic;
 use reno::Reno;
 pub(crate) use window::MAX_CWND;
@@ -78,7 +81,7 @@ impl Cc {
             return;
         }
         match &mut self.law {
-            Law::Reno => Reno::on_ack(&mut self.window, ack),
+            Law::Reno => Reno.on_ack(&mut self.window, ack, rtt),
             Law::Cubic(cubic) => cubic.on_ack(&mut self.window, ack, rtt),
         }
     }
@@ -91,55 +94,61 @@ impl Cc {
         }
     }
 
-    /// A loss was detected (not by the timer) with `flight` bytes outstanding: once per recovery.
-    ///
-    /// The ACKs of one burst are digested together before anything is sent, so the flight of this moment may be a fraction of what the path
-    /// carried. The most that was in flight in this round trip is the FlightSize that RFC 5681 equation 4 means.
-    pub(crate) fn on_loss(&mut self, flight: u32) {
-        let flight = flight.max(self.window.used.min(self.window.cwnd));
+    /// Something else happened than that new data was acknowledged.
+    pub(crate) fn on_event(&mut self, event: Event) {
+        let event = self.in_full(event);
         match &mut self.law {
-            Law::Reno => Reno::on_loss(&mut self.window, flight),
-            Law::Cubic(cubic) => cubic.on_loss(&mut self.window, flight),
+            Law::Reno => Reno.on_event(&mut self.window, &event),
+            Law::Cubic(cubic) => cubic.on_event(&mut self.window, &event),
+        }
+        match event {
+            Event::Recovered { flight } => self.on_recovered(flight),
+            Event::Idle { idle, rto } if idle > rto => self.on_idle(),
+            Event::Loss { .. } | Event::Marked { .. } | Event::Timeout { .. } | Event::Undone | Event::Idle { .. } => {}
         }
     }
 
-    /// Fast recovery is over with `flight` bytes outstanding. The window is not opened so far that a burst would leave (RFC 6582 3.2, step 3).
-    pub(crate) fn on_recovered(&mut self, flight: u32) {
+    /// The ACKs of one burst are digested together before anything is sent, so the flight of this moment may be a fraction of what the path
+    /// carried. The most that was in flight in this round trip is the FlightSize that RFC 5681 equation 4 means.
+    fn in_full(&self, event: Event) -> Event {
+        let in_use = self.window.used.min(self.window.cwnd);
+        match event {
+            Event::Loss { flight } => Event::Loss { flight: flight.max(in_use) },
+            Event::Marked { flight } => Event::Marked { flight: flight.max(in_use) },
+            other => other,
+        }
+    }
+
+    /// What it says of sending, beside the window.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nobody asks yet"))]
+    pub(crate) fn advice(&self) -> Advice {
+        match &self.law {
+            Law::Reno => Reno.advice(&self.window),
+            Law::Cubic(cubic) => cubic.advice(&self.window),
+        }
+    }
+
+    /// The window is not opened so far that a burst would leave (RFC 6582 3.2, step 3).
+    fn on_recovered(&mut self, flight: u32) {
         let w = &mut self.window;
         w.cwnd = w.ssthresh.min(flight.max(w.mss()).saturating_add(w.mss())).min(MAX_CWND);
     }
 
-    /// The retransmission timer ran out with `flight` bytes outstanding: one segment, then slow start (RFC 5681 3.1).
-    /// `again`: it did so before for the same data, and ssthresh was cut then.
-    pub(crate) fn on_rto(&mut self, flight: u32, again: bool) {
-        match &mut self.law {
-            Law::Reno => Reno::on_rto(&mut self.window, flight, again),
-            Law::Cubic(cubic) => cubic.on_rto(&mut self.window, flight, again),
-        }
-    }
-
-    /// A loss that was none: what it did is taken back, and what was won since is kept.
+    /// A loss was none: things are as they were `before`, and what was won since is kept.
     pub(crate) fn restore(&mut self, before: &Cc) {
         let (mss, cwnd, ssthresh) = (self.window.mss, self.cwnd(), self.ssthresh());
         *self = *before;
         self.window.cwnd = self.window.cwnd.max(cwnd);
         self.window.ssthresh = self.window.ssthresh.max(ssthresh);
         self.set_mss(mss);
+        self.on_event(Event::Undone);
     }
 
-    /// About to send after `idle` without anything in flight. After more than one `rto` the ACK clock is gone, and the window falls back to
-    /// the restart window, which is the initial one (RFC 5681 4.1).
-    pub(crate) fn on_idle(&mut self, idle: Duration, rto: Duration) {
-        // A shorter gap is what every burst leaves whose ACKs are digested together before anything is sent; starting CUBIC's stretch anew in
-        // each would keep a small window small for ever.
-        if idle > rto {
-            if let Law::Cubic(cubic) = &mut self.law {
-                cubic.pause();
-            }
-            let w = &mut self.window;
-            w.cwnd = w.cwnd.min(w.initial());
-            w.credit = 0;
-        }
+    /// The ACK clock is gone, and the window falls back to the restart window, which is the initial one (RFC 5681 4.1).
+    fn on_idle(&mut self) {
+        let w = &mut self.window;
+        w.cwnd = w.cwnd.min(w.initial());
+        w.credit = 0;
     }
 
     /// The path takes segments of another size. The window stays as many bytes, but never less than one segment.

@@ -12,6 +12,7 @@ use clearway_wire::tcp::{TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
 use super::ack;
+use super::cc::Event;
 use super::conn::Conn;
 use super::context::Pools;
 use super::deadlines::Timer;
@@ -205,7 +206,8 @@ fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
 #[cold]
 #[inline(never)]
 fn restart<E: Env>(c: &mut Conn<E>, config: &Config, idle: Duration) {
-    c.cc.on_idle(idle, c.rtt.rto(&config.tcp));
+    let rto = c.rtt.rto(&config.tcp);
+    c.cc.on_event(Event::Idle { idle, rto });
 }
 
 /// The owner collects, or is in the midst of writing: what does not fill a segment waits for more.

@@ -110,7 +110,7 @@ impl<E: Env> Conn<E> {
 
     /// The peer has something twice (RFC 2883). When that is so of all that a recovery has sent again, nothing was lost but only late, and the congestion window is
     /// what it was before (RFC 3708).
-    pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, twice: Span) {
+    pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, now: Instant, twice: Span) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let mut undone = None;
         self.note_rare(p, |t| {
@@ -127,7 +127,7 @@ impl<E: Env> Conn<E> {
             }
         });
         if let Some(undo) = undone {
-            self.cc.restore(&undo.cc);
+            self.undo_congestion(p, now, &undo.cc);
             self.recovery.call_off(una);
         }
     }

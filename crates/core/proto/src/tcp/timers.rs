@@ -5,6 +5,7 @@ use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 
 use super::ack;
+use super::cc::Event;
 use super::conn::Conn;
 use super::context::{ConnCx, Cx};
 use super::deadlines::Timer;
@@ -136,7 +137,8 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.rtt.on_timeout();
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
-    c.cc.on_rto(c.outstanding(), c.recovery.tries > 1);
+    let timeout = Event::Timeout { flight: c.outstanding(), again: c.recovery.tries > 1 };
+    c.on_congestion(cx.pools, cx.stack.now, timeout);
     c.forget_undo(cx.pools);
     let board = c.sack.get_mut(&mut cx.pools.boards);
     c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);

@@ -14,6 +14,7 @@
 
 use clearway_base::{Duration, Instant};
 
+use super::algorithm::{Advice, Algorithm, Event, window_advice};
 use super::window::{MAX_CWND, Window};
 use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
@@ -47,22 +48,6 @@ pub(crate) struct Cubic {
 impl Cubic {
     pub(super) fn new() -> Cubic {
         Cubic { w_max: 0, prior: 0, w_est: 0, k_ms: 0, epoch: 0, rest: 0, running: false }
-    }
-
-    pub(super) fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, rtt: &Rtt) {
-        if !ack.cwnd_limited {
-            // RFC 9438 5.8: time without congestion control being what limits must not let the curve run on.
-            self.pause();
-            return;
-        }
-        let mut acked = ack.acked;
-        if w.in_slow_start() {
-            self.running = false;
-            acked = w.slow_start(acked);
-        }
-        if acked > 0 && !w.in_slow_start() {
-            self.avoid(w, acked.min(w.cwnd), ack.now, rtt.srtt().unwrap_or(Duration::ZERO));
-        }
     }
 
     /// One ACK in congestion avoidance (4.2–4.5).
@@ -119,29 +104,62 @@ impl Cubic {
         self.running = false;
     }
 
-    pub(super) fn on_loss(&mut self, w: &mut Window, flight: u32) {
-        self.remember(w);
-        w.cut(seven_tenths(flight));
-        w.cwnd = w.ssthresh;
-    }
-
-    pub(super) fn on_rto(&mut self, w: &mut Window, flight: u32, again: bool) {
-        if !again {
-            self.remember(w);
-            w.cut(seven_tenths(flight));
-        }
-        // 4.8: the first congestion avoidance after a timeout has K = 0 and begins flat.
-        self.w_max = 0;
-        self.running = false;
-        w.collapse();
-    }
-
     /// Where the loss was (4.6), or below it when the window had not come back there: another flow wants room (fast convergence, 4.7).
     fn remember(&mut self, w: &Window) {
         let cwnd = w.cwnd;
         self.w_max = if cwnd < self.w_max { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
         self.prior = cwnd;
         self.running = false;
+    }
+}
+
+impl Algorithm for Cubic {
+    fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, rtt: &Rtt) {
+        if !ack.cwnd_limited {
+            // RFC 9438 5.8: time without congestion control being what limits must not let the curve run on.
+            self.pause();
+            return;
+        }
+        let mut acked = ack.acked;
+        if w.in_slow_start() {
+            self.running = false;
+            acked = w.slow_start(acked);
+        }
+        if acked > 0 && !w.in_slow_start() {
+            self.avoid(w, acked.min(w.cwnd), ack.now, rtt.srtt().unwrap_or(Duration::ZERO));
+        }
+    }
+
+    fn on_event(&mut self, w: &mut Window, event: &Event) {
+        match *event {
+            Event::Loss { flight } => {
+                self.remember(w);
+                w.cut_to(seven_tenths(flight));
+            }
+            // RFC 8511 3.1, with the factor that it names for CUBIC: a mark comes from a short queue.
+            Event::Marked { flight } => {
+                self.remember(w);
+                w.cut_to((u64::from(flight) * 17 / 20) as u32);
+            }
+            Event::Timeout { flight, again } => {
+                if !again {
+                    self.remember(w);
+                    w.cut(seven_tenths(flight));
+                }
+                // 4.8: the first congestion avoidance after a timeout has K = 0 and begins flat.
+                self.w_max = 0;
+                self.running = false;
+                w.collapse();
+            }
+            // A shorter gap is what every burst leaves whose ACKs are digested together before anything is sent; starting the stretch anew in
+            // each would keep a small window small for ever.
+            Event::Idle { idle, rto } if idle > rto => self.pause(),
+            Event::Recovered { .. } | Event::Undone | Event::Idle { .. } => {}
+        }
+    }
+
+    fn advice(&self, w: &Window) -> Advice {
+        window_advice(w)
     }
 }
 

@@ -1,13 +1,15 @@
 //! NewReno: additive increase, halving on loss (RFC 5681, with the byte counting of RFC 3465).
 
+use super::algorithm::{Advice, Algorithm, Event, window_advice};
 use super::window::{MAX_CWND, Window};
 use crate::tcp::ack_info::AckInfo;
+use crate::tcp::rtt::Rtt;
 
 /// Reno's state is the window alone.
 pub(super) struct Reno;
 
-impl Reno {
-    pub(super) fn on_ack(w: &mut Window, ack: &AckInfo) {
+impl Algorithm for Reno {
+    fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, _: &Rtt) {
         if !ack.cwnd_limited {
             return;
         }
@@ -26,16 +28,23 @@ impl Reno {
         }
     }
 
-    pub(super) fn on_loss(w: &mut Window, flight: u32) {
-        // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
-        w.cut(flight / 2);
-        w.cwnd = w.ssthresh;
+    fn on_event(&mut self, w: &mut Window, event: &Event) {
+        match *event {
+            // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
+            Event::Loss { flight } => w.cut_to(flight / 2),
+            // RFC 8511 3.1: a mark comes from a short queue, where eight tenths are enough.
+            Event::Marked { flight } => w.cut_to((u64::from(flight) * 4 / 5) as u32),
+            Event::Timeout { flight, again } => {
+                if !again {
+                    w.cut(flight / 2);
+                }
+                w.collapse();
+            }
+            Event::Recovered { .. } | Event::Undone | Event::Idle { .. } => {}
+        }
     }
 
-    pub(super) fn on_rto(w: &mut Window, flight: u32, again: bool) {
-        if !again {
-            w.cut(flight / 2);
-        }
-        w.collapse();
+    fn advice(&self, w: &Window) -> Advice {
+        window_advice(w)
     }
 }

@@ -2,7 +2,7 @@ use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 use proptest::prelude::*;
 
-use super::{Cc, MAX_CWND};
+use super::{Cc, Event, MAX_CWND};
 use crate::config::Congestion;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
@@ -21,6 +21,7 @@ pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckIn
         una: Seq(0),
         nxt: Seq(0),
         lost_edge: None,
+        marked: 0,
     }
 }
 
@@ -35,7 +36,7 @@ fn reno() -> Cc {
 /// In congestion avoidance with this window.
 fn avoiding(kind: Congestion, window: u32) -> Cc {
     let mut cc = Cc::new(kind, MSS as u16, 10);
-    cc.on_loss(if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 });
+    cc.on_event(Event::Loss { flight: if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 } });
     assert_eq!((cc.cwnd(), cc.in_slow_start()), (window, false));
     cc
 }
@@ -105,7 +106,7 @@ fn congestion_avoidance_adds_one_segment_for_a_window_of_bytes() {
 #[test]
 fn slow_start_ends_at_the_threshold_and_the_rest_counts_for_avoidance() {
     let mut cc = reno();
-    cc.on_rto(20 * MSS, false);
+    cc.on_event(Event::Timeout { flight: 20 * MSS, again: false });
     for _ in 0..9 {
         feed(&mut cc, MSS);
     }
@@ -157,13 +158,13 @@ fn bursts_of_acks_neither_stop_growth_nor_deepen_a_cut() {
         let mut rtt = Rtt::new();
         rtt.on_sample(Duration::from_micros(50), 10_000, 1_000);
         cc.on_sent(Seq(0), Seq(10_000));
-        cc.on_loss(2_000);
+        cc.on_event(Event::Loss { flight: 2_000 });
         assert!(cc.cwnd() >= 5_000, "{kind:?}: half of what was in flight, not of what was left: {}", cc.cwnd());
         let before = cc.cwnd();
         let (mut now, mut una) = (Instant::from_millis(1), Seq(10_000));
         for _ in 0..20 {
             let cwnd = cc.cwnd() / 1_000 * 1_000;
-            cc.on_idle(Duration::from_micros(50), Duration::from_millis(200));
+            cc.on_event(Event::Idle { idle: Duration::from_micros(50), rto: Duration::from_millis(200) });
             cc.on_sent(una, una + cwnd);
             for _ in 0..cwnd / 1_000 {
                 cc.on_ack(&ack(now, 1_000, cc.is_limited()), &rtt);
@@ -178,10 +179,10 @@ fn bursts_of_acks_neither_stop_growth_nor_deepen_a_cut() {
 #[test]
 fn a_loss_cuts_by_half_or_by_three_tenths_of_the_flight() {
     let mut cc = reno();
-    cc.on_loss(10 * MSS);
+    cc.on_event(Event::Loss { flight: 10 * MSS });
     assert_eq!((cc.cwnd(), cc.ssthresh()), (5 * MSS, 5 * MSS));
     let mut cc = Cc::new(Congestion::Cubic, MSS as u16, 10);
-    cc.on_loss(10 * MSS);
+    cc.on_event(Event::Loss { flight: 10 * MSS });
     assert_eq!((cc.cwnd(), cc.ssthresh()), (7 * MSS, 7 * MSS));
 }
 
@@ -190,7 +191,7 @@ fn no_cut_goes_below_two_segments() {
     for kind in BOTH {
         let mut cc = Cc::new(kind, MSS as u16, 10);
         for _ in 0..10 {
-            cc.on_loss(cc.cwnd().min(MSS));
+            cc.on_event(Event::Loss { flight: cc.cwnd().min(MSS) });
             assert_eq!(cc.cwnd(), 2 * MSS);
         }
     }
@@ -200,10 +201,10 @@ fn no_cut_goes_below_two_segments() {
 fn a_timeout_leaves_one_segment_and_a_second_one_for_the_same_data_keeps_the_threshold() {
     for kind in BOTH {
         let mut cc = Cc::new(kind, MSS as u16, 10);
-        cc.on_rto(10 * MSS, false);
+        cc.on_event(Event::Timeout { flight: 10 * MSS, again: false });
         let threshold = cc.ssthresh();
         assert_eq!(cc.cwnd(), MSS);
-        cc.on_rto(MSS, true);
+        cc.on_event(Event::Timeout { flight: MSS, again: true });
         assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, threshold));
     }
 }
@@ -212,7 +213,7 @@ fn a_timeout_leaves_one_segment_and_a_second_one_for_the_same_data_keeps_the_thr
 fn after_a_timeout_slow_start_counts_one_segment_for_an_ack() {
     let mut cc = reno();
     cc.set_burst(64_000);
-    cc.on_rto(40 * MSS, false);
+    cc.on_event(Event::Timeout { flight: 40 * MSS, again: false });
     feed(&mut cc, 10 * MSS);
     assert_eq!(cc.cwnd(), 2 * MSS);
 }
@@ -220,10 +221,10 @@ fn after_a_timeout_slow_start_counts_one_segment_for_an_ack() {
 #[test]
 fn leaving_recovery_does_not_let_out_a_burst() {
     let mut cc = reno();
-    cc.on_loss(40 * MSS);
-    cc.on_recovered(3 * MSS);
+    cc.on_event(Event::Loss { flight: 40 * MSS });
+    cc.on_event(Event::Recovered { flight: 3 * MSS });
     assert_eq!((cc.cwnd(), cc.ssthresh()), (4 * MSS, 20 * MSS));
-    cc.on_recovered(100 * MSS);
+    cc.on_event(Event::Recovered { flight: 100 * MSS });
     assert_eq!(cc.cwnd(), 20 * MSS);
 }
 
@@ -231,14 +232,14 @@ fn leaving_recovery_does_not_let_out_a_burst() {
 fn a_long_pause_brings_back_the_initial_window_and_a_short_one_does_not() {
     for kind in BOTH {
         let mut cc = avoiding(kind, 50 * MSS);
-        cc.on_idle(Duration::from_millis(100), Duration::from_millis(200));
+        cc.on_event(Event::Idle { idle: Duration::from_millis(100), rto: Duration::from_millis(200) });
         assert_eq!(cc.cwnd(), 50 * MSS);
-        cc.on_idle(Duration::from_millis(201), Duration::from_millis(200));
+        cc.on_event(Event::Idle { idle: Duration::from_millis(201), rto: Duration::from_millis(200) });
         assert_eq!(cc.cwnd(), 10 * MSS);
         assert!(cc.in_slow_start());
         // A window below the initial one is not raised by idling.
         let mut cc = avoiding(kind, 3 * MSS);
-        cc.on_idle(Duration::from_secs(9), Duration::from_millis(200));
+        cc.on_event(Event::Idle { idle: Duration::from_secs(9), rto: Duration::from_millis(200) });
         assert_eq!(cc.cwnd(), 3 * MSS);
     }
 }
@@ -248,7 +249,7 @@ fn another_segment_size_keeps_the_bytes_but_leaves_room_for_one_segment() {
     let mut cc = reno();
     cc.set_mss(500);
     assert_eq!(cc.cwnd(), 10 * MSS);
-    cc.on_rto(10 * MSS, false);
+    cc.on_event(Event::Timeout { flight: 10 * MSS, again: false });
     assert_eq!(cc.cwnd(), 500);
     cc.set_mss(9000);
     assert_eq!(cc.cwnd(), 9000);
@@ -282,10 +283,10 @@ proptest! {
             now += Duration::from_nanos(dt);
             let before = cc.cwnd();
             match op {
-                0 => cc.on_loss(n % (before * 2)),
-                1 => cc.on_rto(n % (before * 2), n % 3 == 0),
-                2 => cc.on_idle(Duration::from_nanos(dt), Duration::from_secs(1)),
-                3 => cc.on_recovered(n % before),
+                0 => cc.on_event(Event::Loss { flight: n % (before * 2) }),
+                1 => cc.on_event(Event::Timeout { flight: n % (before * 2), again: n % 3 == 0 }),
+                2 => cc.on_event(Event::Idle { idle: Duration::from_nanos(dt), rto: Duration::from_secs(1) }),
+                3 => cc.on_event(Event::Recovered { flight: n % before }),
                 4 => rtt.on_sample(Duration::from_nanos(dt), before, mss),
                 _ => {
                     let acked = if op == 7 { n } else { n % (2 * before) };
@@ -297,5 +298,25 @@ proptest! {
             }
             prop_assert!(cc.cwnd() >= u32::from(mss) && cc.cwnd() <= MAX_CWND);
         }
+    }
+}
+
+#[test]
+fn a_mark_cuts_less_than_a_loss_does() {
+    // RFC 8511 3.1, of twenty segments in flight: 0.8 for Reno, 0.85 for CUBIC, where a loss takes 0.5 and 0.7.
+    for (kind, by_mark, by_loss) in [(Congestion::Reno, 16, 10), (Congestion::Cubic, 17, 14)] {
+        let (mut marked, mut lost) = (avoiding(kind, 20 * MSS), avoiding(kind, 20 * MSS));
+        marked.on_event(Event::Marked { flight: 20 * MSS });
+        lost.on_event(Event::Loss { flight: 20 * MSS });
+        assert_eq!((marked.cwnd(), marked.ssthresh()), (by_mark * MSS, by_mark * MSS), "{kind:?}");
+        assert_eq!(lost.cwnd(), by_loss * MSS, "{kind:?}");
+    }
+}
+
+#[test]
+fn algorithms_that_know_no_rate_ask_for_proportional_rate_reduction() {
+    for kind in BOTH {
+        let advice = Cc::new(kind, MSS as u16, 10).advice();
+        assert!(advice.uses_prr && advice.pacing_rate.is_none(), "{advice:?}");
     }
 }

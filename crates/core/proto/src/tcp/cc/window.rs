@@ -104,6 +104,12 @@ impl Window {
         self.credit = 0;
     }
 
+    /// ssthresh comes down to `part` of the flight, and the window to ssthresh.
+    pub(super) fn cut_to(&mut self, part: u32) {
+        self.cut(part);
+        self.cwnd = self.ssthresh;
+    }
+
     pub(super) fn collapse(&mut self) {
         self.cwnd = self.mss();
         self.credit = 0;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{Cubic, cube_root, cubic_at, k_ms};
 use crate::config::Congestion;
 use crate::tcp::cc::tests::ack;
-use crate::tcp::cc::{Cc, Law, MAX_CWND};
+use crate::tcp::cc::{Cc, Event, Law, MAX_CWND};
 use crate::tcp::rtt::Rtt;
 
 const MSS: u32 = 1000;
@@ -75,7 +75,7 @@ fn run(cc: &mut Cc, now: &mut Instant, rtt_ms: u64, rounds: usize) -> alloc::vec
 fn after_loss(window: u32) -> Cc {
     let mut cc = Cc::new(Congestion::Cubic, MSS as u16, 10);
     cc.window.cwnd = window;
-    cc.on_loss(window);
+    cc.on_event(Event::Loss { flight: window });
     cc
 }
 
@@ -118,7 +118,7 @@ fn on_a_short_path_it_is_not_slower_than_reno_would_be() {
 fn a_loss_before_the_old_window_is_reached_gives_way_to_others() {
     let mut cc = after_loss(1000 * MSS);
     assert_eq!(inside(&cc).w_max, 1000 * MSS);
-    cc.on_loss(700 * MSS);
+    cc.on_event(Event::Loss { flight: 700 * MSS });
     // 700 < 1000, so the curve aims at 700 · 0.85.
     assert_eq!(inside(&cc).w_max, 595 * MSS);
     assert_eq!(cc.cwnd(), 490 * MSS);
@@ -142,7 +142,7 @@ fn the_curve_does_not_run_on_while_nothing_was_limited_by_it() {
 #[test]
 fn the_first_avoidance_after_a_timeout_begins_flat() {
     let mut cc = after_loss(100 * MSS);
-    cc.on_rto(70 * MSS, false);
+    cc.on_event(Event::Timeout { flight: 70 * MSS, again: false });
     let mut now = Instant::ZERO;
     while cc.in_slow_start() {
         run(&mut cc, &mut now, 100, 1);
