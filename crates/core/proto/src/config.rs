@@ -1,6 +1,7 @@
 //! What a stack is told at start, and what a connection may be told of its own.
 
 use clearway_base::Duration;
+use clearway_options::SocketOptions;
 
 use crate::limits::Limits;
 
@@ -136,6 +137,44 @@ impl Default for ConnOptions {
             ttl: 64,
             urgent_inline: true,
         }
+    }
+}
+
+/// IPv6's header and TCP's.
+const HEADERS: u16 = 60;
+
+impl ConnOptions {
+    /// What a program set on a socket. `default` is the congestion control of who asks for none by name.
+    pub fn of_socket(options: &SocketOptions, default: Congestion) -> ConnOptions {
+        let keepalive = Keepalive {
+            idle: Duration::from_secs(options.keep_idle.max(1).into()),
+            interval: Duration::from_secs(options.keep_interval.max(1).into()),
+            count: options.keep_count.max(1),
+        };
+        ConnOptions {
+            nodelay: options.nodelay,
+            cork: options.cork,
+            keepalive: options.keepalive.then_some(keepalive),
+            user_timeout: Duration::from_millis(options.user_timeout.into()),
+            max_segment: segment_within(options),
+            congestion: match options.congestion {
+                clearway_options::Congestion::Default => default,
+                clearway_options::Congestion::Reno => Congestion::Reno,
+                clearway_options::Congestion::Cubic => Congestion::Cubic,
+            },
+            tos: options.tos,
+            ttl: if options.ttl == 0 { 64 } else { options.ttl },
+            urgent_inline: options.oob_inline,
+        }
+    }
+}
+
+/// Payload bytes of a segment at most, as TCP_MAXSEG and IPV6_MTU say it; 0: as the path says.
+fn segment_within(options: &SocketOptions) -> u16 {
+    match (options.max_segment, options.mtu) {
+        (most, 0) => most,
+        (0, mtu) => mtu.saturating_sub(HEADERS).max(1),
+        (most, mtu) => most.min(mtu.saturating_sub(HEADERS).max(1)),
     }
 }
 

@@ -21,6 +21,7 @@ mod held;
 mod info;
 mod isn;
 mod limited;
+mod linux_info;
 pub(crate) mod listen_table;
 mod loss;
 mod marks;

@@ -44,7 +44,7 @@ pub(crate) struct Core {
 }
 
 fn refusals(options: &attach_socket::SocketOptions) -> u32 {
-    u32::from(options.discovery.refuses(false)) | u32::from(options.discovery.refuses(true)) << 1
+    u32::from(options.refuses_longer(false)) | u32::from(options.refuses_longer(true)) << 1
 }
 
 /// A session in one start of the host. What somebody may still look at stays: as many as there were starts.

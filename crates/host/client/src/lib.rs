@@ -29,9 +29,7 @@ mod wait;
 
 pub use attach::AttachError;
 pub use back::Renew;
-pub use clearway_shm::attach_socket::{
-    Congestion, Discovery, ErrorReport, GroupChange, Info, Interface, Kind, Multicast, SocketOptions,
-};
+pub use clearway_shm::attach_socket::{Congestion, ErrorReport, GroupChange, Info, Interface, Kind, SocketOptions};
 pub use clearway_shm::layout::flags;
 pub use client::Client;
 pub use config::{AppConfig, ConfigError, ShownInterfaces, Wildcard};

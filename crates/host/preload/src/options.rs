@@ -6,15 +6,14 @@
 use std::ffi::c_int;
 
 use clearway_client::SocketOptions;
+use clearway_options::{Going, SocketOption};
 
 use crate::errno::{Answer, fail};
 use crate::object::Ours;
 
-mod info;
 mod ip;
 mod ip6;
 mod multicast;
-mod names;
 mod socket;
 mod tcp;
 mod udp;
@@ -55,7 +54,10 @@ impl Told {
 
     /// The option's name, for people.
     pub(crate) fn describe(&self) -> String {
-        names::name(self.level, self.name)
+        match SocketOption::of(self.level, self.name) {
+            Some(known) => known.name.to_owned(),
+            None => format!("socket option {} of level {}", self.name, self.level),
+        }
     }
 
     /// Setting it again for this socket of the kernel's.
@@ -130,14 +132,19 @@ impl Setting<'_> {
 
     fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
         let ours = self.ours;
-        match level {
-            _ if multicast::is_one(level, name) => multicast::set(self, level, name, value)?,
+        let by_rule = match level {
+            _ if multicast::is_one(level, name) => multicast::set(self, level, name, value).map(|()| true)?,
             libc::SOL_SOCKET => socket::set(self, name, value)?,
             libc::IPPROTO_TCP if ours.is_stream() => tcp::set(self, name, value)?,
             libc::IPPROTO_UDP if !ours.is_stream() => udp::set(self, name, value)?,
             libc::IPPROTO_IP => ip::set(self, name, value)?,
             libc::IPPROTO_IPV6 if ours.socket.is_v6() => ip6::set(self, name, value)?,
             _ => return fail(libc::ENOPROTOOPT),
+        };
+        if !by_rule {
+            let number = if level == libc::IPPROTO_IP { ip::short(value)? } else { number(value)? };
+            let Some(option) = SocketOption::of(level, name) else { return fail(libc::ENOPROTOOPT) };
+            option.set(&mut self.options, number).or_else(fail)?;
         }
         if ours.socket.remote().is_none() {
             Told::remember(&mut ours.extra().told, Told::new(level, name, value));
@@ -156,17 +163,23 @@ impl Setting<'_> {
 
 /// Asks for an option.
 pub(crate) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
-    match level {
-        _ if multicast::is_one(level, name) => multicast::get(ours, level, name),
-        libc::SOL_SOCKET => socket::get(ours, name),
-        libc::IPPROTO_TCP if ours.is_stream() => tcp::get(ours, name),
-        libc::IPPROTO_UDP if !ours.is_stream() => udp::get(ours, name),
-        libc::IPPROTO_IP => ip::get(ours, name),
-        libc::IPPROTO_IPV6 if ours.socket.is_v6() => ip6::get(ours, name),
+    let by_rule = match level {
+        _ if multicast::is_one(level, name) => multicast::get(ours, level, name).map(Some)?,
+        libc::SOL_SOCKET => socket::get(ours, name)?,
+        libc::IPPROTO_TCP if ours.is_stream() => tcp::get(ours, name)?,
+        libc::IPPROTO_UDP if !ours.is_stream() => udp::get(ours, name)?,
+        libc::IPPROTO_IP => ip::get(ours, name)?,
+        libc::IPPROTO_IPV6 if ours.socket.is_v6() => ip6::get(ours, name)?,
         // Linux says so of levels that it does not know, and says it differently for the two families.
-        _ if ours.socket.is_v6() => fail(libc::ENOPROTOOPT),
-        _ => fail(libc::EOPNOTSUPP),
+        _ if ours.socket.is_v6() => return fail(libc::ENOPROTOOPT),
+        _ => return fail(libc::EOPNOTSUPP),
+    };
+    if let Some(value) = by_rule {
+        return Ok(value);
     }
+    let Some(option) = SocketOption::of(level, name) else { return fail(libc::ENOPROTOOPT) };
+    let number = option.get(&ours.socket.options()).or_else(fail)?;
+    Ok(if level == libc::IPPROTO_IP { Value::Short(number) } else { Value::Number(number) })
 }
 
 /// Sets again, on a new socket of Clearway, what the kernel was told before. Gives the names of those that only tune and were left out;
@@ -177,7 +190,7 @@ pub(crate) fn replay(ours: &Ours, told: &[Told]) -> Result<Vec<String>, String> 
     for one in told {
         match setting.set(one.level, one.name, &one.value) {
             Ok(()) => {}
-            Err(_) if names::only_tunes(one.level, one.name) => left_out.push(one.describe()),
+            Err(_) if going(one) == Some(Going::Tunes) => left_out.push(one.describe()),
             Err(errno) => return Err(format!("{} ({errno})", one.describe())),
         }
     }
@@ -185,9 +198,14 @@ pub(crate) fn replay(ours: &Ours, told: &[Told]) -> Result<Vec<String>, String> 
     Ok(left_out)
 }
 
+/// What becomes of a socket that has this option; None for one that nobody knows.
+fn going(told: &Told) -> Option<Going> {
+    SocketOption::of(told.level, told.name).map(|option| option.going)
+}
+
 /// The first of these options that Clearway has no counterpart of, and that changes what the socket does.
 pub(crate) fn only_the_kernels(told: &[Told]) -> Option<String> {
-    let is_one = |told: &&Told| names::is_only_the_kernels(told.level, told.name) && told.is_on() && !told.names_ours();
+    let is_one = |told: &&Told| going(told) == Some(Going::Stays) && told.is_on() && !told.names_ours();
     told.iter().find(is_one).map(Told::describe)
 }
 

@@ -8,11 +8,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+pub use clearway_options::{Congestion, Info, SocketOptions};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
-/// The version of everything in this crate. Host and process must agree.
-pub const VERSION: u32 = 8;
+use crate::additive;
+
+/// The version of everything in this crate. Host and process must agree. A new option or a new value of TCP_INFO does not raise it.
+pub const VERSION: u32 = 9;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -76,6 +79,7 @@ pub struct Session {
     /// The peer's side, once there is one.
     pub remote: Option<SocketAddr>,
     /// The options that hold.
+    #[serde(with = "additive::options")]
     pub options: SocketOptions,
 }
 
@@ -171,105 +175,6 @@ pub struct Welcome {
     pub tx_fifo: u32,
 }
 
-/// Everything that a socket can be told which matters to the stack. Sent whole whenever one changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SocketOptions {
-    /// TCP_NODELAY.
-    pub nodelay: bool,
-    /// TCP_CORK.
-    pub cork: bool,
-    /// TCP_QUICKACK was set (true) or cleared (false) last.
-    pub quick_ack: bool,
-    /// SO_KEEPALIVE.
-    pub keepalive: bool,
-    /// TCP_KEEPIDLE in seconds.
-    pub keep_idle: u32,
-    /// TCP_KEEPINTVL in seconds.
-    pub keep_interval: u32,
-    /// TCP_KEEPCNT.
-    pub keep_count: u8,
-    /// TCP_USER_TIMEOUT in milliseconds; 0: none.
-    pub user_timeout: u32,
-    /// TCP_MAXSEG; 0: the link decides.
-    pub max_segment: u16,
-    /// TCP_CONGESTION.
-    pub congestion: Congestion,
-    /// SO_LINGER: seconds when on. `Some(0)` makes close a reset.
-    pub linger: Option<u16>,
-    /// IP_TOS or IPV6_TCLASS.
-    pub tos: u8,
-    /// IP_TTL or IPV6_UNICAST_HOPS.
-    pub ttl: u8,
-    /// IPV6_V6ONLY.
-    pub v6_only: bool,
-    /// SO_REUSEADDR.
-    pub reuse_address: bool,
-    /// SO_REUSEPORT.
-    pub reuse_port: bool,
-    /// SO_OOBINLINE.
-    pub oob_inline: bool,
-    /// TCP_DEFER_ACCEPT in seconds; 0: off.
-    pub defer_accept: u32,
-    /// SO_RCVBUF as it was set; 0: never. Decides the receive FIFO when it is set before connect or listen.
-    pub receive_buffer: u32,
-    /// SO_SNDBUF, likewise.
-    pub send_buffer: u32,
-    /// IPV6_MTU as it was set; 0: the path decides.
-    pub mtu: u16,
-    /// What datagrams do that are longer than the path takes.
-    pub discovery: Discovery,
-    /// IP_RECVERR or IPV6_RECVERR: errors of datagrams are told one by one.
-    pub receive_errors: bool,
-    /// How datagrams go to groups, and what is heard of them.
-    pub multicast: Multicast,
-}
-
-/// What a datagram session does about the MTU of paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Discovery {
-    /// IP_MTU_DISCOVER, by Linux's numbers (0 DONT, 1 WANT, 2 DO, 3 PROBE, 4 INTERFACE, 5 OMIT). None: never set, which is told as WANT.
-    pub v4: Option<u8>,
-    /// IPV6_MTU_DISCOVER, likewise.
-    pub v6: Option<u8>,
-    /// IPV6_DONTFRAG.
-    pub v6_whole: bool,
-}
-
-impl Discovery {
-    /// IP_PMTUDISC_DO and IPV6_PMTUDISC_DO.
-    pub const DO: u8 = 2;
-    /// IP_PMTUDISC_PROBE and IPV6_PMTUDISC_PROBE.
-    pub const PROBE: u8 = 3;
-    /// IP_PMTUDISC_INTERFACE and IPV6_PMTUDISC_INTERFACE.
-    pub const INTERFACE: u8 = 4;
-
-    /// What is longer than the path takes is refused, and not cut.
-    pub fn refuses(self, v6: bool) -> bool {
-        let how = if v6 { self.v6 } else { self.v4 };
-        how.is_some_and(|how| (Discovery::DO..=Discovery::INTERFACE).contains(&how)) || (v6 && self.v6_whole)
-    }
-}
-
-/// What a datagram session does about groups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Multicast {
-    /// IP_MULTICAST_TTL or IPV6_MULTICAST_HOPS.
-    pub ttl: u8,
-    /// IP_MULTICAST_LOOP or IPV6_MULTICAST_LOOP.
-    pub loop_back: bool,
-    /// IP_MULTICAST_IF or IPV6_MULTICAST_IF: an interface's number ([`Interface::number`]); 0: as the route says.
-    pub iface: u32,
-    /// IP_MULTICAST_ALL or IPV6_MULTICAST_ALL.
-    pub all: bool,
-}
-
-impl Default for Multicast {
-    /// As Linux starts.
-    fn default() -> Multicast {
-        Multicast { ttl: 1, loop_back: true, iface: 0, all: true }
-    }
-}
-
 /// What becomes of a session's membership in a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum GroupChange {
@@ -287,49 +192,6 @@ pub enum GroupChange {
     Unblock(IpAddr),
 }
 
-impl Default for SocketOptions {
-    /// As Linux starts.
-    fn default() -> SocketOptions {
-        SocketOptions {
-            nodelay: false,
-            cork: false,
-            quick_ack: true,
-            keepalive: false,
-            keep_idle: 7200,
-            keep_interval: 75,
-            keep_count: 9,
-            user_timeout: 0,
-            max_segment: 0,
-            congestion: Congestion::Default,
-            linger: None,
-            tos: 0,
-            ttl: 64,
-            v6_only: false,
-            reuse_address: false,
-            reuse_port: false,
-            oob_inline: false,
-            defer_accept: 0,
-            receive_buffer: 0,
-            send_buffer: 0,
-            mtu: 0,
-            discovery: Discovery { v4: None, v6: None, v6_whole: false },
-            receive_errors: false,
-            multicast: Multicast::default(),
-        }
-    }
-}
-
-/// A congestion control algorithm by the name that TCP_CONGESTION gives it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Congestion {
-    /// What the host is configured to.
-    Default,
-    /// "reno".
-    Reno,
-    /// "cubic".
-    Cubic,
-}
-
 /// What a process asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
@@ -344,6 +206,7 @@ pub enum Request {
         /// For IPv6, and IPv4 mapped into it.
         v6: bool,
         /// With these options.
+        #[serde(with = "additive::options")]
         options: SocketOptions,
     },
     /// Gives a session its own address. Port 0: the host chooses. Answer: [`Reply::Bound`]. A datagram session then receives.
@@ -397,6 +260,7 @@ pub enum Request {
         /// The session.
         session: SessionId,
         /// All of them.
+        #[serde(with = "additive::options")]
         options: SocketOptions,
     },
     /// A connection's inner values. Answer: [`Reply::Info`].
@@ -440,6 +304,7 @@ pub enum Request {
         /// For IPv6, and IPv4 mapped into it.
         v6: bool,
         /// With these options.
+        #[serde(with = "additive::options")]
         options: SocketOptions,
         /// Bound so.
         local: Option<SocketAddr>,
@@ -497,7 +362,7 @@ pub enum Reply {
     /// The address that it got.
     Bound(SocketAddr),
     /// The values.
-    Info(Box<Info>),
+    Info(#[serde(with = "additive::info")] Box<Info>),
     /// The segment's length in bytes.
     Segment {
         /// Bytes.
@@ -584,108 +449,3 @@ pub struct Prefixes {
 
 /// Entries of either list of [`Prefixes`] at most, so that two full ones of IPv6 are one message.
 pub const MAX_PREFIXES: usize = 192;
-
-/// A connection's inner values, for TCP_INFO. Times in microseconds, sizes in bytes unless the field says otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Info {
-    /// The state by Linux's numbers (1 ESTABLISHED … 11 CLOSING).
-    pub state: u8,
-    /// Linux's numbers: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
-    pub ca_state: u8,
-    /// Timeouts in a row for the oldest segment.
-    pub retransmits: u8,
-    /// Window probes and keepalives without an answer.
-    pub probes: u8,
-    /// Doublings of the timeout.
-    pub backoff: u8,
-    /// TCPI_OPT_* bits.
-    pub options: u8,
-    /// Window scales, theirs and ours.
-    pub snd_wscale: u8,
-    /// See `snd_wscale`.
-    pub rcv_wscale: u8,
-    /// The retransmission timeout.
-    pub rto: u32,
-    /// The delayed-ACK timeout.
-    pub ato: u32,
-    /// Segment size that we send.
-    pub snd_mss: u32,
-    /// Segment size that the peer seems to send.
-    pub rcv_mss: u32,
-    /// Segment size that we announced.
-    pub advmss: u32,
-    /// The path's MTU.
-    pub pmtu: u32,
-    /// Smoothed round-trip time.
-    pub rtt: u32,
-    /// Its variation.
-    pub rttvar: u32,
-    /// The least one seen.
-    pub min_rtt: u32,
-    /// Slow-start threshold, in segments.
-    pub snd_ssthresh: u32,
-    /// Congestion window, in segments.
-    pub snd_cwnd: u32,
-    /// The peer's window.
-    pub snd_wnd: u32,
-    /// Our window.
-    pub rcv_wnd: u32,
-    /// Segments in flight.
-    pub unacked: u32,
-    /// Segments selectively acknowledged.
-    pub sacked: u32,
-    /// Segments thought lost.
-    pub lost: u32,
-    /// Segments sent again and not acknowledged.
-    pub retrans: u32,
-    /// Segments ever sent again.
-    pub total_retrans: u32,
-    /// Segments of disorder that are borne.
-    pub reordering: u32,
-    /// D-SACKs received.
-    pub dsack_dups: u32,
-    /// Times reordering was seen.
-    pub reord_seen: u32,
-    /// Out-of-order segments received.
-    pub rcv_ooopack: u32,
-    /// Receive FIFO: how much may be filled.
-    pub rcv_space: u32,
-    /// Bytes not sent yet.
-    pub notsent_bytes: u32,
-    /// Milliseconds since data was sent, received, and an ACK received.
-    pub last_data_sent: u32,
-    /// See `last_data_sent`.
-    pub last_data_recv: u32,
-    /// See `last_data_sent`.
-    pub last_ack_recv: u32,
-    /// Payload bytes acknowledged.
-    pub bytes_acked: u64,
-    /// Payload bytes received.
-    pub bytes_received: u64,
-    /// Payload bytes sent, again included.
-    pub bytes_sent: u64,
-    /// Payload bytes sent again.
-    pub bytes_retrans: u64,
-    /// Segments sent.
-    pub segs_out: u32,
-    /// Segments received.
-    pub segs_in: u32,
-    /// Segments with data received.
-    pub data_segs_in: u32,
-    /// Segments with data sent.
-    pub data_segs_out: u32,
-    /// Segments delivered, sent again included.
-    pub delivered: u32,
-    /// Bytes per second, as last measured.
-    pub delivery_rate: u64,
-    /// The measurement was limited by the program.
-    pub delivery_rate_app_limited: bool,
-    /// Bytes per second that leave at most; 0 without pacing.
-    pub pacing_rate: u64,
-    /// Time with data to send or in flight.
-    pub busy_time: u64,
-    /// Of which the peer's window was the limit.
-    pub rwnd_limited: u64,
-    /// Of which the send buffer was the limit.
-    pub sndbuf_limited: u64,
-}

@@ -7,6 +7,7 @@
 //! All system calls that a process makes go through `rustix` without libc, or through libc's `syscall`, so that nothing here calls a function that a
 //! preloaded library stands in for. The host alone uses `getsockopt` and `setsockopt`.
 
+mod additive;
 mod atomic;
 pub mod attach_socket;
 mod described;

@@ -38,31 +38,32 @@ const TABLE: &[Row] = &[
     //  crate      its code may use                                   its tests may use besides
     row("base",    &[],                                               &[]),
     row("hint",    &[],                                               &[]),
+    row("options", &[],                                               &[]),
     row("wire",    &["base"],                                         &[]),
     row("pkt",     &["base", "wire"],                                 &[]),
-    row("proto",   &["base", "hint", "wire", "pkt"],                  &[]),
+    row("proto",   &["base", "hint", "options", "wire", "pkt"],       &[]),
     row("dev",     &["base", "wire", "pkt"],                          &[]),
     row("traffic", &["base", "wire", "pkt", "dev"],                   &[]),
     row("tap",     &["base", "wire", "pkt", "dev"],                   &[]),
     row("dpdk",    &["base", "wire", "pkt", "dev"],                   &[]),
     row("sim",     &["base", "wire", "pkt", "proto"],                 &[]),
-    row("script",  &["base", "wire", "pkt", "proto", "dev", "tap"],   &[]),
+    row("script",  &["base", "options", "wire", "pkt", "proto", "dev", "tap"], &[]),
     row("cost",    &["base", "wire", "pkt", "proto"],                 &[]),
     row("engine",  &["base", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),
     row("http",    &["base", "wire", "pkt", "proto", "engine"],       &["sim", "script"]),
     row("bench",   &["base", "hint", "wire", "pkt", "proto", "engine"], &["dev"]),
-    row("shm",     &[],                                               &[]),
+    row("shm",     &["options"],                                      &[]),
     row("client",  &["shm"],                                          &["host", "engine", "proto", "ports", "pkt", "wire"]),
-    row("preload", &["client"],                                       &[]),
+    row("preload", &["options", "client"],                            &[]),
     row("command", &["wire"],                                         &[]),
     row("ports",   &["base", "wire", "pkt", "dev", "tap", "dpdk"],    &[]),
-    row("session", &["base", "wire", "pkt", "proto", "dev", "engine", "shm", "ports"], &["sim"]),
+    row("session", &["base", "options", "wire", "pkt", "proto", "dev", "engine", "shm", "ports"], &["sim"]),
     row("host",    &["base", "wire", "pkt", "proto", "dev", "engine", "shm", "command", "ports", "session"], &["sim", "script"]),
     row("fuzz",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "shm", "command", "client", "host", "script"], &[]),
     row("capi",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports"], &[]),
     row("clearway", &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "http"], &[]),
     row("lab",     &["hint", "engine"],                               &[]),
-    row("packetdrill", &["wire", "script"],                           &[]),
+    row("packetdrill", &["options", "wire", "script"],                &[]),
     row("cli",     &[ANY],                                            &[]),
     row("xtask",   &["sim", "script"],                                &[]),
 ];
@@ -71,7 +72,7 @@ const TABLE: &[Row] = &[
 pub const FOLDERS: &[&str] = &["core", "ports", "services", "host", "testing", "api", "tools"];
 
 /// The crates that can do nothing but compute: no operating system, no unsafe code, and next to nothing from outside.
-pub const CORE: &[&str] = &["base", "wire", "pkt", "proto"];
+pub const CORE: &[&str] = &["base", "options", "wire", "pkt", "proto"];
 
 /// The attributes that a crate of the core carries at the top of its `lib.rs`.
 const CORE_CARRIES: &[&str] = &["#![no_std]", "#![forbid(unsafe_code)]"];

@@ -11,9 +11,6 @@ use crate::object::Ours;
 /// The bits of the TOS byte that belong to congestion notification; a stream's are its own business (RFC 3168).
 const ECN: u8 = 3;
 
-/// The default TTL (Linux, `ip_default_ttl`).
-const DEFAULT_TTL: u8 = 64;
-
 /// The kinds of IP_MTU_DISCOVER end here (IP_PMTUDISC_OMIT).
 const LAST_DISCOVER: c_int = 5;
 
@@ -21,7 +18,7 @@ const LAST_DISCOVER: c_int = 5;
 pub(super) const WANT: c_int = 1;
 
 /// A number of this level may be given in one byte.
-fn short(value: &[u8]) -> Answer<c_int> {
+pub(super) fn short(value: &[u8]) -> Answer<c_int> {
     match value {
         [] => Ok(0),
         [byte, ..] if value.len() < 4 => Ok(c_int::from(*byte)),
@@ -29,28 +26,20 @@ fn short(value: &[u8]) -> Answer<c_int> {
     }
 }
 
-pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
+/// Sets what follows a rule of its own; false for what does not.
+pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {
     let number = short(value)?;
     let ours = setting.ours;
     match name {
         libc::IP_TOS => setting.options.tos = tos(ours, setting.options.tos, number as u8),
-        libc::IP_TTL if number == -1 => setting.options.ttl = DEFAULT_TTL,
-        libc::IP_TTL if value.is_empty() => return fail(libc::EINVAL),
-        libc::IP_TTL => setting.options.ttl = within(number, 1, 255)? as u8,
         libc::IP_PKTINFO => want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo, wants.pktinfo6)),
         libc::IP_RECVTOS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tos, wants.tclass)),
         libc::IP_RECVTTL => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.ttl, wants.hop_limit)),
-        libc::IP_MTU_DISCOVER => setting.options.discovery.v4 = discover(ours, number)?,
+        libc::IP_MTU_DISCOVER => setting.options.discover_v4 = discover(ours, number)?,
         libc::IP_RECVERR => receive_errors(setting, number != 0, false)?,
-        libc::IP_FREEBIND
-        | libc::IP_TRANSPARENT
-        | libc::IP_BIND_ADDRESS_NO_PORT
-        | libc::IP_RECVORIGDSTADDR
-        | libc::IP_RECVOPTS
-        | libc::IP_HDRINCL => return only_off(number),
-        _ => return fail(libc::ENOPROTOOPT),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
 /// A stream always heeds what its path takes, so it may be told that only. What datagrams do that are longer is the owner's.
@@ -87,26 +76,20 @@ pub(super) fn want(ours: &Ours, flag: u32, on: bool, which: impl FnOnce(&mut sup
     ours.socket.set_flag(flag, either);
 }
 
-pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
+/// Tells what follows a rule of its own.
+pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
     let options = ours.socket.options();
     let wants = ours.extra().wants;
-    Ok(match name {
+    Ok(Some(match name {
         libc::IP_TOS => Value::Short(c_int::from(options.tos)),
-        libc::IP_TTL => Value::Short(c_int::from(options.ttl)),
         libc::IP_PKTINFO => Value::Short(c_int::from(wants.pktinfo)),
         libc::IP_RECVTOS => Value::Short(c_int::from(wants.tos)),
         libc::IP_RECVTTL => Value::Short(c_int::from(wants.ttl)),
-        libc::IP_MTU_DISCOVER => Value::Short(options.discovery.v4.map_or(WANT, c_int::from)),
+        libc::IP_MTU_DISCOVER => Value::Short(options.discover_v4.map_or(WANT, c_int::from)),
         libc::IP_MTU => Value::Short(path_mtu(ours)?),
         libc::IP_RECVERR => Value::Short(c_int::from(wants.errors)),
-        libc::IP_FREEBIND
-        | libc::IP_TRANSPARENT
-        | libc::IP_BIND_ADDRESS_NO_PORT
-        | libc::IP_RECVORIGDSTADDR
-        | libc::IP_RECVOPTS
-        | libc::IP_HDRINCL => Value::Short(0),
-        _ => return fail(libc::ENOPROTOOPT),
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// IP_MTU and IPV6_MTU: only a connected socket has a path.

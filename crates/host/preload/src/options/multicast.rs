@@ -208,24 +208,24 @@ pub(super) fn set(setting: &mut Setting<'_>, level: c_int, name: c_int, value: &
         }
         return ours.socket.change_group(number_of(asked.by, libc::ENODEV)?, asked.group, asked.change);
     }
-    let multicast = &mut setting.options.multicast;
+    let options = &mut setting.options;
     let v6 = level == libc::IPPROTO_IPV6;
     match name {
         libc::IP_MULTICAST_IF if !v6 => {
-            multicast.iface = number_of(leaves_by(level, value)?, libc::EADDRNOTAVAIL)?;
+            options.multicast_iface = number_of(leaves_by(level, value)?, libc::EADDRNOTAVAIL)?;
         }
-        libc::IPV6_MULTICAST_IF if v6 => multicast.iface = number_of(leaves_by(level, value)?, libc::ENODEV)?,
+        libc::IPV6_MULTICAST_IF if v6 => options.multicast_iface = number_of(leaves_by(level, value)?, libc::ENODEV)?,
         libc::IP_MULTICAST_TTL | libc::IPV6_MULTICAST_HOPS
             if [(libc::IP_MULTICAST_TTL, false), (libc::IPV6_MULTICAST_HOPS, true)].contains(&(name, v6)) =>
         {
-            multicast.ttl = match small(value)? {
+            options.multicast_ttl = match small(value)? {
                 -1 => 1,
                 ttl => u8::try_from(ttl).or_else(|_| fail(libc::EINVAL))?,
             };
         }
-        libc::IP_MULTICAST_ALL if !v6 => multicast.all = small(value)? != 0,
-        IPV6_MULTICAST_ALL if v6 => multicast.all = small(value)? != 0,
-        _ => multicast.loop_back = small(value)? != 0,
+        libc::IP_MULTICAST_ALL if !v6 => options.multicast_all = small(value)? != 0,
+        IPV6_MULTICAST_ALL if v6 => options.multicast_all = small(value)? != 0,
+        _ => options.multicast_loop = small(value)? != 0,
     }
     Ok(())
 }
@@ -239,17 +239,17 @@ fn small(value: &[u8]) -> Answer<c_int> {
 }
 
 pub(super) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
-    let multicast = ours.socket.options().multicast;
+    let options = ours.socket.options();
     let v6 = level == libc::IPPROTO_IPV6;
     let value = match name {
         _ if changes_group(level, name) || ours.is_stream() => return fail(libc::ENOPROTOOPT),
-        libc::IP_MULTICAST_IF if !v6 => return Ok(Value::Bytes(bytes(address_of(multicast.iface).octets()))),
-        libc::IPV6_MULTICAST_IF if v6 => interfaces::shown(multicast.iface) as c_int,
-        libc::IP_MULTICAST_TTL if !v6 => multicast.ttl.into(),
-        libc::IPV6_MULTICAST_HOPS if v6 => multicast.ttl.into(),
-        libc::IP_MULTICAST_ALL if !v6 => multicast.all.into(),
-        IPV6_MULTICAST_ALL if v6 => multicast.all.into(),
-        _ => multicast.loop_back.into(),
+        libc::IP_MULTICAST_IF if !v6 => return Ok(Value::Bytes(bytes(address_of(options.multicast_iface).octets()))),
+        libc::IPV6_MULTICAST_IF if v6 => interfaces::shown(options.multicast_iface) as c_int,
+        libc::IP_MULTICAST_TTL if !v6 => options.multicast_ttl.into(),
+        libc::IPV6_MULTICAST_HOPS if v6 => options.multicast_ttl.into(),
+        libc::IP_MULTICAST_ALL if !v6 => options.multicast_all.into(),
+        IPV6_MULTICAST_ALL if v6 => options.multicast_all.into(),
+        _ => options.multicast_loop.into(),
     };
     Ok(if v6 { Value::Number(value) } else { Value::Short(value) })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clearway_client::flags;
 use libc::{linger, timeval, ucred};
 
-use super::{Setting, Value, bytes, number, only_off};
+use super::{Setting, Value, bytes, number};
 use crate::errno::{Answer, fail};
 use crate::object::Ours;
 
@@ -20,19 +20,16 @@ const HIGHEST_PRIORITY: c_int = 6;
 /// Linux doubles these sizes, and keeps the result in an `int`.
 const LARGEST_BUFFER: c_int = c_int::MAX / 2;
 
-pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<()> {
+/// Sets what follows a rule of its own; false for what does not.
+pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {
     if name == libc::SO_BINDTODEVICE {
-        return to_device(value);
+        return to_device(value).map(|()| true);
     }
     let on_off = number(value)?;
     let on = on_off != 0;
     let socket = &setting.ours.socket;
     let options = &mut setting.options;
     match name {
-        libc::SO_REUSEADDR => options.reuse_address = on,
-        libc::SO_REUSEPORT => options.reuse_port = on,
-        libc::SO_KEEPALIVE => options.keepalive = on,
-        libc::SO_OOBINLINE => options.oob_inline = on,
         libc::SO_LINGER => options.linger = linger_of(value)?,
         libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => options.receive_buffer = buffer(on_off),
         libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => {
@@ -49,35 +46,23 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::SO_BUSY_POLL => setting.ours.extra().busy_poll = on_off,
         // A negative number is a huge one to Linux, which cuts it.
         libc::SO_RCVLOWAT => socket.set_receive_lowat(u32::try_from(on_off).unwrap_or(u32::MAX)),
-        libc::SO_TYPE | libc::SO_PROTOCOL | libc::SO_DOMAIN | libc::SO_ERROR => return fail(libc::ENOPROTOOPT),
-        libc::SO_DEBUG
-        | libc::SO_DONTROUTE
-        | libc::SO_MARK
-        | libc::SO_TIMESTAMP
-        | libc::SO_TIMESTAMPNS
-        | libc::SO_TIMESTAMPING => {
-            return only_off(on_off);
-        }
-        _ => return fail(libc::ENOPROTOOPT),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
-pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
+/// Tells what follows a rule of its own.
+pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
     let socket = &ours.socket;
     let options = socket.options();
     let (receive, send) = socket.buffer_sizes();
     let stream = ours.is_stream();
-    Ok(match name {
+    Ok(Some(match name {
         libc::SO_ERROR => Value::Number(socket.take_error().map_or(0, |errno| errno.0)),
         libc::SO_TYPE => Value::Number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
         libc::SO_PROTOCOL => Value::Number(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP }),
         libc::SO_DOMAIN => Value::Number(if socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }),
         libc::SO_ACCEPTCONN => Value::Number(c_int::from(socket.is_listener())),
-        libc::SO_REUSEADDR => Value::Number(c_int::from(options.reuse_address)),
-        libc::SO_REUSEPORT => Value::Number(c_int::from(options.reuse_port)),
-        libc::SO_KEEPALIVE => Value::Number(c_int::from(options.keepalive)),
-        libc::SO_OOBINLINE => Value::Number(c_int::from(options.oob_inline)),
         libc::SO_BROADCAST => Value::Number(c_int::from(ours.extra().broadcast)),
         libc::SO_PRIORITY => Value::Number(ours.extra().priority),
         libc::SO_BUSY_POLL => Value::Number(ours.extra().busy_poll),
@@ -85,7 +70,6 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
         libc::SO_RCVBUF => Value::Number(buffer_told(options.receive_buffer, receive, LEAST_RCVBUF)),
         libc::SO_SNDBUF => Value::Number(buffer_told(options.send_buffer, send, LEAST_SNDBUF)),
         libc::SO_RCVLOWAT => Value::Number(c_int::try_from(socket.receive_lowat()).unwrap_or(c_int::MAX)),
-        libc::SO_SNDLOWAT => Value::Number(1),
         libc::SO_LINGER => Value::Bytes(bytes(linger {
             l_onoff: c_int::from(options.linger.is_some()),
             l_linger: c_int::from(options.linger.unwrap_or(0)),
@@ -96,11 +80,8 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Value> {
         libc::SO_PEERCRED => Value::Bytes(bytes(ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })),
         // No name: it is bound to none.
         libc::SO_BINDTODEVICE => Value::Bytes(Vec::new()),
-        libc::SO_DEBUG | libc::SO_DONTROUTE | libc::SO_MARK | libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => {
-            Value::Number(0)
-        }
-        _ => return fail(libc::ENOPROTOOPT),
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// SO_BINDTODEVICE: an empty name binds to none, which is so already.

@@ -82,10 +82,10 @@ fn tcp_info_lies_where_c_programs_look() {
         snd_wscale: 7,
         rcv_wscale: 9,
         delivery_rate: 1 << 40,
-        delivery_rate_app_limited: true,
+        delivery_rate_app_limited: 1,
         ..Info::default()
     };
-    let all = bytes(info::tcp_info(&info));
+    let all = info.to_linux();
     let word = |at: usize| u32::from_ne_bytes([all[at], all[at + 1], all[at + 2], all[at + 3]]);
     assert_eq!((all[0], all[6], all[7]), (1, 0x97, 1));
     assert_eq!((word(68), word(80), word(100)), (0x1111_2222, 10, 3));
@@ -93,4 +93,100 @@ fn tcp_info_lies_where_c_programs_look() {
     // SAFETY: any bytes are this structure of numbers, and there are more than it has.
     let c = unsafe { all.as_ptr().cast::<libc::tcp_info>().read_unaligned() };
     assert_eq!((c.tcpi_rtt, c.tcpi_snd_cwnd, c.tcpi_total_retrans), (0x1111_2222, 10, 3));
+}
+
+/// The options of a level that the `libc` crate knows too, with their numbers there.
+macro_rules! numbers {
+    ($($level:ident: $($name:ident)*;)*) => { &[$($((libc::$level, libc::$name, stringify!($name)),)*)*] };
+}
+
+/// Names that the table has of the newer standard (RFC 3493), and the `libc` crate of the older one.
+const OTHER_NAMES: &[(&str, &str)] =
+    &[("IPV6_ADD_MEMBERSHIP", "IPV6_JOIN_GROUP"), ("IPV6_DROP_MEMBERSHIP", "IPV6_LEAVE_GROUP")];
+
+/// Options that the `libc` crate does not have.
+const NOT_IN_LIBC: &[&str] = &[
+    "IPV6_ADDR_PREFERENCES",
+    "IPV6_AUTOFLOWLABEL",
+    "IPV6_FLOWINFO_SEND",
+    "IPV6_MULTICAST_ALL",
+    "UDP_ENCAP",
+    "UDP_NO_CHECK6_RX",
+    "UDP_NO_CHECK6_TX",
+];
+
+#[test]
+fn the_table_of_options_has_the_numbers_of_c() {
+    let known: &[(c_int, c_int, &str)] = numbers! {
+        SOL_SOCKET: SO_ERROR SO_TYPE SO_PROTOCOL SO_DOMAIN SO_ACCEPTCONN SO_PEERCRED SO_SNDLOWAT SO_REUSEADDR
+            SO_REUSEPORT SO_KEEPALIVE SO_LINGER SO_OOBINLINE SO_RCVBUF SO_RCVBUFFORCE SO_SNDBUF SO_SNDBUFFORCE
+            SO_RCVTIMEO SO_SNDTIMEO SO_RXQ_OVFL SO_BROADCAST SO_PRIORITY SO_BUSY_POLL SO_RCVLOWAT SO_DEBUG
+            SO_DONTROUTE SO_MARK SO_TIMESTAMP SO_TIMESTAMPNS SO_TIMESTAMPING SO_BINDTODEVICE SO_INCOMING_CPU
+            SO_MAX_PACING_RATE SO_ZEROCOPY SO_PREFER_BUSY_POLL SO_BUSY_POLL_BUDGET SO_BINDTOIFINDEX
+            SO_ATTACH_FILTER SO_ATTACH_BPF SO_ATTACH_REUSEPORT_CBPF SO_ATTACH_REUSEPORT_EBPF SO_TXTIME
+            SO_NETNS_COOKIE;
+        IPPROTO_TCP: TCP_NODELAY TCP_CORK TCP_QUICKACK TCP_MAXSEG TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT
+            TCP_USER_TIMEOUT TCP_DEFER_ACCEPT TCP_CONGESTION TCP_INFO TCP_SYNCNT TCP_LINGER2 TCP_WINDOW_CLAMP
+            TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_NOTSENT_LOWAT TCP_THIN_LINEAR_TIMEOUTS TCP_THIN_DUPACK
+            TCP_SAVE_SYN TCP_MD5SIG TCP_ULP TCP_FASTOPEN_KEY TCP_REPAIR;
+        IPPROTO_IP: IP_TOS IP_TTL IP_PKTINFO IP_RECVTOS IP_RECVTTL IP_MTU_DISCOVER IP_MTU IP_RECVERR
+            IP_ADD_MEMBERSHIP IP_DROP_MEMBERSHIP IP_ADD_SOURCE_MEMBERSHIP IP_DROP_SOURCE_MEMBERSHIP
+            IP_BLOCK_SOURCE IP_UNBLOCK_SOURCE MCAST_JOIN_GROUP MCAST_LEAVE_GROUP MCAST_JOIN_SOURCE_GROUP
+            MCAST_LEAVE_SOURCE_GROUP MCAST_BLOCK_SOURCE MCAST_UNBLOCK_SOURCE IP_MULTICAST_IF IP_MULTICAST_TTL
+            IP_MULTICAST_LOOP IP_MULTICAST_ALL IP_FREEBIND IP_TRANSPARENT IP_BIND_ADDRESS_NO_PORT
+            IP_RECVORIGDSTADDR IP_RECVOPTS IP_HDRINCL IP_OPTIONS;
+        IPPROTO_IPV6: IPV6_V6ONLY IPV6_TCLASS IPV6_UNICAST_HOPS IPV6_RECVPKTINFO IPV6_RECVTCLASS
+            IPV6_RECVHOPLIMIT IPV6_MTU_DISCOVER IPV6_RECVERR IPV6_DONTFRAG IPV6_MTU IPV6_ADD_MEMBERSHIP
+            IPV6_DROP_MEMBERSHIP MCAST_JOIN_GROUP MCAST_LEAVE_GROUP MCAST_JOIN_SOURCE_GROUP
+            MCAST_LEAVE_SOURCE_GROUP MCAST_BLOCK_SOURCE MCAST_UNBLOCK_SOURCE IPV6_MULTICAST_IF
+            IPV6_MULTICAST_HOPS IPV6_MULTICAST_LOOP IPV6_TRANSPARENT IPV6_FREEBIND;
+        IPPROTO_UDP: UDP_SEGMENT UDP_GRO UDP_CORK;
+    };
+    for (level, number, name) in known {
+        let name = OTHER_NAMES.iter().find(|(old, _)| old == name).map_or(*name, |(_, new)| *new);
+        assert_eq!(SocketOption::of(*level, *number).map(|option| option.name), Some(name));
+    }
+    let others = clearway_options::OPTIONS.iter().filter(|option| NOT_IN_LIBC.contains(&option.name)).count();
+    assert_eq!(known.len() + others, clearway_options::OPTIONS.len(), "an option is held against nothing");
+}
+
+/// The table of `docs/preload.md`, from the one in the code: neighbours of one level that do the same are one row.
+fn table_of_docs() -> String {
+    let mut rows: Vec<(clearway_options::Level, String, &str)> = Vec::new();
+    for option in clearway_options::OPTIONS.iter().filter(|option| !option.does.is_empty()) {
+        match rows.last_mut() {
+            Some((level, names, does)) if (*level, *does) == (option.level, option.does) => {
+                *names += " ";
+                *names += option.name;
+            }
+            _ => rows.push((option.level, option.name.to_owned(), option.does)),
+        }
+    }
+    let mut table = String::from("| level | option | what it does |\n| --- | --- | --- |\n");
+    let mut before = None;
+    for (level, names, does) in rows {
+        let first = if before == Some(level) { "" } else { level.name() };
+        let cell = if first.is_empty() { "| |".to_owned() } else { format!("| {first} |") };
+        table += &format!("{cell} {names} | {does} |\n");
+        before = Some(level);
+    }
+    table
+}
+
+#[test]
+fn the_table_in_the_document_is_the_one_in_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/preload.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let wanted = table_of_docs();
+    let begin = text.find("| level | option | what it does |").expect("the table is there");
+    let end = begin + text[begin..].find("\n\n").expect("something follows it") + 1;
+    if text[begin..end] != wanted && std::env::var_os("CLEARWAY_WRITE_DOCS").is_some() {
+        std::fs::write(path, format!("{}{wanted}{}", &text[..begin], &text[end..])).unwrap();
+        return;
+    }
+    assert_eq!(
+        &text[begin..end],
+        wanted,
+        "write it anew: CLEARWAY_WRITE_DOCS=1 cargo test -p clearway-preload --lib options"
+    );
 }

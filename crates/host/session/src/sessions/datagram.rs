@@ -173,7 +173,7 @@ impl Sessions {
         stack.udp_set_mtu(socket, session.options.mtu)?;
         about_errors(stack, socket, &session.options)?;
         // An interface that is gone by now, or never was, is as none.
-        let _ = stack.udp_set_multicast(socket, multicast_options(&session.options.multicast));
+        let _ = stack.udp_set_multicast(socket, multicast_options(&session.options));
         datagrams.socket = Some(socket);
         self.forwarder_out(stack, handle);
         self.grant_wishes(stack, handle);

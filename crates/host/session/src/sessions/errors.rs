@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
+use clearway_options::{PMTU_DISC_DO, PMTU_DISC_PROBE};
 use clearway_proto::{UdpError, UdpErrorReport, UdpFragmenting, UdpId};
-use clearway_shm::attach_socket::{Discovery, ErrorReport, SessionId, SocketOptions};
+use clearway_shm::attach_socket::{ErrorReport, SessionId, SocketOptions};
 use clearway_shm::layout::event;
 use nix::errno::Errno;
 
@@ -19,16 +20,15 @@ use crate::program::Program;
 fn fragmenting(discover: Option<u8>, refused: bool) -> UdpFragmenting {
     UdpFragmenting {
         refused,
-        dont_fragment: matches!(discover, Some(1 | Discovery::DO | Discovery::PROBE)),
-        link_mtu_only: discover.is_some_and(|how| how >= Discovery::PROBE),
+        dont_fragment: matches!(discover, Some(1 | PMTU_DISC_DO | PMTU_DISC_PROBE)),
+        link_mtu_only: discover.is_some_and(|how| how >= PMTU_DISC_PROBE),
     }
 }
 
 /// Tells the stack what a session's options say of datagrams that are too long, and of errors.
 pub(super) fn about_errors(stack: &mut HostStack, socket: UdpId, options: &SocketOptions) -> Result<(), UdpError> {
-    let discovery = options.discovery;
-    let v4 = fragmenting(discovery.v4, discovery.refuses(false));
-    let v6 = fragmenting(discovery.v6, discovery.refuses(true));
+    let v4 = fragmenting(options.discover_v4, options.refuses_longer(false));
+    let v6 = fragmenting(options.discover_v6, options.refuses_longer(true));
     stack.udp_set_fragmenting(socket, v4, v6)?;
     stack.udp_set_reports(socket, options.receive_errors)
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
-use clearway_proto::{InterfaceInfo, Link, NextHop, Phase, State, TcpInfo};
+use clearway_proto::{InterfaceInfo, Link, NextHop, State};
 use clearway_shm::attach_socket::{Info, Interface, SessionId};
 use nix::errno::Errno;
 
@@ -21,7 +21,7 @@ impl Sessions {
         match &session.what {
             What::Conn(conn) => {
                 let info = stack.info(*conn).ok_or_else(gone)?;
-                Ok(converted(&info))
+                Ok(info.to_linux())
             }
             What::Listener(listening) => {
                 let (waiting, most) = listening.fill();
@@ -77,83 +77,4 @@ fn told(info: &InterfaceInfo, name: &str, addresses: Vec<(IpAddr, u8)>) -> Inter
     // Linux counts interfaces from 1, and so do the heads of datagrams.
     let number = u32::from(info.iface.0) + 1;
     Interface { number, name: name.to_owned(), up: info.up, loopback, mtu: info.mtu, link_addr, addresses }
-}
-
-/// TCPI_OPT_TIMESTAMPS, TCPI_OPT_SACK, TCPI_OPT_WSCALE.
-const OPT_TIMESTAMPS: u8 = 1;
-const OPT_SACK: u8 = 2;
-const OPT_WSCALE: u8 = 4;
-
-fn converted(info: &TcpInfo) -> Info {
-    let mss = u32::from(info.snd_mss).max(1);
-    let micros = |d: clearway_base::Duration| u32::try_from(d.as_micros()).unwrap_or(u32::MAX);
-    let millis = |d: clearway_base::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
-    let segments = |bytes: u32| bytes.div_ceil(mss);
-    let mut options = 0;
-    if info.timestamps {
-        options |= OPT_TIMESTAMPS;
-    }
-    if info.sack {
-        options |= OPT_SACK;
-    }
-    if info.snd_wscale.is_some() {
-        options |= OPT_WSCALE;
-    }
-    Info {
-        state: info.state.linux_number(),
-        ca_state: match info.phase {
-            Phase::Open => 0,
-            Phase::Disorder => 1,
-            Phase::Recovery => 3,
-            Phase::Loss => 4,
-        },
-        retransmits: u8::try_from(info.retransmits).unwrap_or(u8::MAX),
-        probes: info.probes,
-        backoff: info.backoff,
-        options,
-        snd_wscale: info.snd_wscale.unwrap_or(0),
-        rcv_wscale: info.rcv_wscale.unwrap_or(0),
-        rto: micros(info.rto),
-        ato: micros(info.ato),
-        snd_mss: info.snd_mss.into(),
-        rcv_mss: info.rcv_mss.into(),
-        advmss: info.advertised_mss.into(),
-        pmtu: info.path_mtu,
-        rtt: micros(info.rtt),
-        rttvar: micros(info.rttvar),
-        min_rtt: micros(info.min_rtt),
-        snd_ssthresh: if info.ssthresh == u32::MAX { i32::MAX as u32 } else { info.ssthresh / mss },
-        snd_cwnd: info.cwnd / mss,
-        snd_wnd: info.snd_wnd,
-        rcv_wnd: info.rcv_wnd,
-        unacked: segments(info.unacked),
-        sacked: segments(info.sacked),
-        lost: segments(info.lost),
-        retrans: segments(info.retransmitted),
-        total_retrans: info.total_retransmits,
-        reordering: info.reordering,
-        dsack_dups: info.dsack_dups,
-        reord_seen: info.reord_seen,
-        rcv_ooopack: info.rcv_ooo_segs,
-        rcv_space: info.rcv_space,
-        last_data_sent: millis(info.last_data_sent),
-        last_data_recv: millis(info.last_data_received),
-        last_ack_recv: millis(info.last_ack_received),
-        notsent_bytes: info.unsent,
-        bytes_acked: info.bytes_acked,
-        bytes_received: info.bytes_received,
-        bytes_sent: info.bytes_sent,
-        bytes_retrans: info.bytes_retransmitted,
-        segs_out: info.segs_out,
-        segs_in: info.segs_in,
-        data_segs_in: info.data_segs_in,
-        data_segs_out: info.data_segs_out,
-        delivered: info.delivered,
-        delivery_rate: info.delivery_rate,
-        delivery_rate_app_limited: info.delivery_rate_app_limited,
-        pacing_rate: 0,
-        busy_time: info.busy.as_micros(),
-        rwnd_limited: info.rwnd_limited.as_micros(),
-        sndbuf_limited: info.sndbuf_limited.as_micros(),
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clearway_base::Handle;
 use clearway_pkt::Iface;
 use clearway_proto::{GroupChange, GroupError, MulticastOptions, Table, UdpId};
-use clearway_shm::attach_socket::{self, Multicast, SessionId};
+use clearway_shm::attach_socket::{self, SessionId, SocketOptions};
 use clearway_wire::Addr;
 use nix::errno::Errno;
 
@@ -57,8 +57,13 @@ pub(super) fn iface_of(number: u32) -> Option<Iface> {
 }
 
 /// What a process set, as the stack has it.
-pub(super) fn multicast_options(set: &Multicast) -> MulticastOptions {
-    MulticastOptions { ttl: set.ttl, loop_back: set.loop_back, iface: iface_of(set.iface), all: set.all }
+pub(super) fn multicast_options(set: &SocketOptions) -> MulticastOptions {
+    MulticastOptions {
+        ttl: set.multicast_ttl,
+        loop_back: set.multicast_loop,
+        iface: iface_of(set.multicast_iface),
+        all: set.multicast_all,
+    }
 }
 
 fn refusal(why: GroupError) -> Refusal {

@@ -265,7 +265,7 @@ impl Sessions {
                     stack.udp_set_mtu(socket, options.mtu)?;
                     about_errors(stack, socket, &options)?;
                     session.show_reports(stack, socket);
-                    stack.udp_set_multicast(socket, multicast_options(&options.multicast))?;
+                    stack.udp_set_multicast(socket, multicast_options(&options))?;
                     let sharing = session.sharing();
                     stack.udp_set_sharing(socket, sharing)?;
                     self.at_forwarders(handle, move |stack, socket| {
@@ -304,43 +304,11 @@ fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
     Some(head)
 }
 
-/// IPv6's header and TCP's.
-const HEADERS: u16 = 60;
-
-/// Payload bytes of a segment at most, as TCP_MAXSEG and IPV6_MTU say it; 0: as the path says.
-fn segment_within(options: &SocketOptions) -> u16 {
-    match (options.max_segment, options.mtu) {
-        (most, 0) => most,
-        (0, mtu) => mtu.saturating_sub(HEADERS).max(1),
-        (most, mtu) => most.min(mtu.saturating_sub(HEADERS).max(1)),
-    }
-}
-
 /// A connection's options as the stack has them. `default` is the congestion control of who asks for none by name.
 pub(super) fn conn_options(options: &SocketOptions, default: Option<clearway_proto::Congestion>) -> ConnOptions {
-    use clearway_base::Duration;
-    use clearway_proto::{Congestion, Keepalive};
-    let keepalive = Keepalive {
-        idle: Duration::from_secs(options.keep_idle.max(1).into()),
-        interval: Duration::from_secs(options.keep_interval.max(1).into()),
-        count: options.keep_count.max(1),
-    };
-    ConnOptions {
-        nodelay: options.nodelay,
-        cork: options.cork,
-        keepalive: options.keepalive.then_some(keepalive),
-        user_timeout: Duration::from_millis(options.user_timeout.into()),
-        max_segment: segment_within(options),
-        congestion: match options.congestion {
-            attach_socket::Congestion::Default => default.unwrap_or(ConnOptions::default().congestion),
-            attach_socket::Congestion::Reno => Congestion::Reno,
-            attach_socket::Congestion::Cubic => Congestion::Cubic,
-        },
-        tos: options.tos,
-        ttl: if options.ttl == 0 { 64 } else { options.ttl },
-        // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
-        urgent_inline: true,
-    }
+    let default = default.unwrap_or(ConnOptions::default().congestion);
+    // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
+    ConnOptions { urgent_inline: true, ..ConnOptions::of_socket(options, default) }
 }
 
 pub(super) fn gone() -> Refusal {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use clearway_shm::attach_socket::{
-    Congestion, Discovery, FifoPlace, Kind, Multicast, Reply, Request, Session, SocketOptions, Welcome, worker_of,
+    Congestion, FifoPlace, Kind, Reply, Request, Session, SocketOptions, Welcome, worker_of,
 };
 use clearway_shm::layout::request;
 use clearway_shm::socket;
@@ -340,17 +340,13 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         receive_buffer: input.word() >> (input.byte() % 32),
         send_buffer: input.word() >> (input.byte() % 32),
         mtu: u16::from(input.byte()) << (input.byte() % 9),
-        multicast: Multicast {
-            ttl: input.byte(),
-            loop_back: input.byte() & 1 != 0,
-            iface: input.word() >> (input.byte() % 32),
-            all: input.byte() & 1 != 0,
-        },
-        discovery: Discovery {
-            v4: (bits & 2 != 0).then(|| input.byte()),
-            v6: (bits & 4 != 0).then(|| input.byte()),
-            v6_whole: bits & 8 != 0,
-        },
+        multicast_ttl: input.byte(),
+        multicast_loop: input.byte() & 1 != 0,
+        multicast_iface: input.word() >> (input.byte() % 32),
+        multicast_all: input.byte() & 1 != 0,
+        discover_v4: (bits & 2 != 0).then(|| input.byte()),
+        discover_v6: (bits & 4 != 0).then(|| input.byte()),
+        dont_fragment_v6: bits & 8 != 0,
         receive_errors: bits & 16 != 0,
     }
 }
