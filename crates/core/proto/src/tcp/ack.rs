@@ -14,6 +14,7 @@ use super::loss::sent::Lost;
 use super::loss::{DupTest, is_duplicate};
 use super::recovery::{Phase, Signal};
 use super::sack::{self, SackUpdate, Scoreboard};
+use super::span::Span;
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
 
@@ -100,11 +101,21 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, sack: &SackB
             *unrecorded += u64::from(c.sent.is_none());
         }
     }
-    let Some(board) = c.sack.get_mut(&mut p.boards) else {
+    let (old, min_rtt) = (c.snd.una, c.rtt.min().unwrap_or_default());
+    let (Some(board), mut sent) = (c.sack.get_mut(&mut p.boards), c.sent.get_mut(&mut p.sent)) else {
         return SackUpdate::default();
     };
-    let passed = if una == c.snd.una { 0 } else { board.advance(una) };
-    SackUpdate { passed, ..board.update(sack.as_slice(), una, c.snd.nxt) }
+    let mut late = false;
+    let mut arrives = |piece| {
+        late |= sent.as_mut().is_some_and(|sent| sent.on_delivered(piece, now, min_rtt));
+    };
+    let mut passed = 0;
+    if una != old {
+        board.missing_of(Span::new(old, una)).for_each(&mut arrives);
+        passed = board.advance(una);
+    }
+    let said = board.take(sack.as_slice(), Span::new(una, c.snd.nxt), arrives);
+    SackUpdate { passed, late, ..said }
 }
 
 /// The part of an ACK that says something about what we sent.
@@ -155,7 +166,8 @@ fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_
         cwnd_limited: true,
         una: c.snd.una,
         nxt: c.snd.nxt,
-        lost_edge: None,
+        lost: None,
+        delivered: acked,
         marked: 0,
     };
     c.cc.on_ack(&info, &c.rtt);
@@ -191,8 +203,8 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     let cwnd_limited = c.cc.is_limited();
     let held = c.sack.get(&cx.pools.boards).map_or(0, Scoreboard::bytes);
     let rtt_sample = if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
-    if sack.passed > 0 && c.recovery.phase() == Phase::Open {
-        // What was missing came after all, though nothing was sent again.
+    if sack.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
+        // What was missing came after all, though it was not sent again.
         c.note_rare(cx.pools, |t| t.reord_seen += 1);
     }
     let lost = c.lost_by_time(cx.pools, cx.now, una);
@@ -206,7 +218,8 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         cwnd_limited,
         una,
         nxt: c.snd.nxt,
-        lost_edge: lost.map(|lost| lost.edge),
+        lost: lost.map(|lost| lost.bytes),
+        delivered: acked.saturating_sub(sack.passed) + sack.newly,
         marked: 0,
     };
     if acked > 0 {
@@ -215,7 +228,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     if let Some(sample) = info.rtt_sample {
         c.rtt.on_sample(sample, info.flight_before, c.mss);
     }
-    let signal = recover(c, cx, &info);
+    let signal = recover(c, cx, &info, lost.is_some_and(|lost| lost.newly > 0));
     if acked > 0 {
         rearm(c, cx, signal);
     } else if matches!(signal, Signal::Enter { .. }) {
@@ -232,7 +245,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
 /// What may be lost is looked at again before the retransmission timer says so.
 fn look_again<E: Env>(c: &mut Conn<E>, now: Instant, lost: Option<Lost>) {
     let look = lost.and_then(|lost| lost.look).filter(|at| *at < c.deadline(Timer::Retransmit, now));
-    if let Some(at) = look.filter(|_| c.outstanding() > 0 && c.recovery.phase() != Phase::Timeout) {
+    if let Some(at) = look.filter(|_| c.outstanding() > 0) {
         c.arm(Timer::Reordering, at);
     }
 }
@@ -242,7 +255,7 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     let flight = c.outstanding();
     let lost = c.lost_by_time(cx.pools, cx.now, c.snd.una);
-    if flight == 0 || lost.is_none() || c.recovery.phase() == Phase::Timeout {
+    if flight == 0 || lost.is_none() {
         return;
     }
     let info = AckInfo {
@@ -255,10 +268,11 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
         cwnd_limited: c.cc.is_limited(),
         una: c.snd.una,
         nxt: c.snd.nxt,
-        lost_edge: lost.map(|lost| lost.edge),
+        lost: lost.map(|lost| lost.bytes),
+        delivered: 0,
         marked: 0,
     };
-    recover(c, cx, &info);
+    recover(c, cx, &info, true);
     look_again(c, cx.now, lost);
     c.wants_turn();
 }
@@ -323,9 +337,27 @@ fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>
     }
 }
 
-/// Loss recovery and congestion control hear of it.
-fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -> Signal {
+/// Loss recovery and congestion control hear of it. `newly_lost`: more was found lost for the time that has passed.
+fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, newly_lost: bool) -> Signal {
     let was_frozen = c.recovery.is_frozen();
+    let mut signal = signal(c, cx, info);
+    if matches!(signal, Signal::Left | Signal::Repaired) && info.lost.is_some_and(|bytes| bytes > 0) {
+        // What is lost of what was sent since begins the next recovery.
+        signal = self::signal(c, cx, &AckInfo { acked: 0, dup: false, ..*info });
+    }
+    c.reduce(cx.pools, info, matches!(signal, Signal::Enter { .. }), newly_lost);
+    if !was_frozen && !c.recovery.is_frozen() {
+        c.cc.on_ack(info, &c.rtt);
+    }
+    let board = c.sack.get(&cx.pools.boards);
+    if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
+        c.sack.give_back(&mut cx.pools.boards);
+    }
+    signal
+}
+
+/// What an ACK means for recovery, and what congestion control hears of that.
+fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -> Signal {
     let signal = c.recovery.on_ack(info, c.sack.get(&cx.pools.boards), u32::from(c.mss));
     match signal {
         Signal::Enter { flight } => {
@@ -335,17 +367,13 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) 
             c.wants_turn();
         }
         Signal::Left => {
-            c.on_congestion(cx.pools, cx.stack.now, Event::Recovered { flight: info.flight });
+            // What is in flight has come to ssthresh already where RFC 9937 said how much leaves: no burst is to be feared.
+            let is_reduced = info.lost.is_some() && c.cc.advice().uses_prr;
+            let flight = if is_reduced { u32::MAX } else { info.flight };
+            c.on_congestion(cx.pools, cx.stack.now, Event::Recovered { flight });
             c.recovered(cx.pools);
         }
         Signal::Nothing | Signal::Partial { .. } | Signal::Repaired => {}
-    }
-    if !was_frozen && !c.recovery.is_frozen() {
-        c.cc.on_ack(info, &c.rtt);
-    }
-    let board = c.sack.get(&cx.pools.boards);
-    if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
-        c.sack.give_back(&mut cx.pools.boards);
     }
     signal
 }

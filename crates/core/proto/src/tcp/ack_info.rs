@@ -24,8 +24,10 @@ pub(crate) struct AckInfo {
     pub una: Seq,
     /// SND.NXT, which an ACK does not change.
     pub nxt: Seq,
-    /// What is missing below is lost for the time that has passed (RFC 8985). None: losses are told by counting.
-    pub lost_edge: Option<Seq>,
+    /// Bytes that are lost for the time that has passed (RFC 8985) and were not sent again. None: losses are told by counting.
+    pub lost: Option<u32>,
+    /// Bytes that the peer was not known to have, by whichever way it told (RFC 9937 6.1, DeliveredData).
+    pub delivered: u32,
     /// Bytes that the peer says for the first time to have arrived with the mark "congestion experienced" (RFC 9768 3.2.3); 0 where it cannot tell.
     #[expect(dead_code, reason = "for algorithms that weigh marks")]
     pub marked: u32,

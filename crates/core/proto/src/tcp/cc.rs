@@ -120,7 +120,6 @@ impl Cc {
     }
 
     /// What it says of sending, beside the window.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nobody asks yet"))]
     pub(crate) fn advice(&self) -> Advice {
         match &self.law {
             Law::Reno => Reno.advice(&self.window),

@@ -540,7 +540,7 @@ impl<E: Env> Tcp<E> {
         let mut rare = RareStats::NONE;
         rare.undo = undo;
         let outstanding = Span::new(c.snd.una, c.snd.nxt);
-        let mut flights = Sent::new(outstanding, r.now());
+        let mut flights = Sent::new(outstanding, r.now(), Duration::ZERO);
         flights.fields(r);
         let troubled = r.has(230);
         rare.fields(r);

@@ -1,5 +1,6 @@
 //! What counts as a sign of loss: duplicates that are counted, and time that has passed ([`sent`]).
 
+pub(crate) mod prr;
 pub(crate) mod reo_wnd;
 pub(crate) mod sent;
 

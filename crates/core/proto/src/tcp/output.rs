@@ -294,8 +294,9 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
         // Nothing is lost and nothing hints at it.
         (if unsent { Next::New } else { Next::Nothing }, cwnd.saturating_sub(nxt.since(una)))
     } else {
-        let allowance = c.recovery.allowance(cwnd, una, nxt, mss, board);
-        (c.recovery.next(una, nxt, mss, board, unsent), allowance)
+        let known = c.known(p);
+        let allowance = c.recovery.allowance(cwnd, una, nxt, mss, known);
+        (c.recovery.next(una, nxt, mss, known, unsent), allowance)
     };
     View {
         may_transmit: c.state.may_transmit(),

@@ -4,6 +4,7 @@
 //! The record is taken when not all that is in flight left at one time, or when the first selective acknowledgement comes, and given back when nothing is
 //! in flight. Without one, losses are told by counting (RFC 6675).
 
+use super::ack_info::AckInfo;
 use super::clock::Ms;
 use super::marks::Marks;
 use clearway_base::{Duration, Instant};
@@ -11,8 +12,10 @@ use clearway_wire::Seq;
 
 use super::conn::Conn;
 use super::context::Pools;
+use super::loss::prr::{Delivery, Prr};
 use super::loss::sent::{Lost, Sent};
 use super::rare_stats::Undo;
+use super::recovery::{Known, Phase};
 use super::rtt::GRANULARITY;
 use super::sack::Scoreboard;
 use super::span::Span;
@@ -31,8 +34,13 @@ impl<E: Env> Conn<E> {
             }
             self.take_sent(p, now);
         }
-        let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
-        if span.start == self.snd.nxt { sent.on_sent(span, now) } else { sent.on_sent_again(span, now) }
+        let is_reduced = self.recovery.is_frozen();
+        let Pools { sent, boards, .. } = p;
+        let (Some(sent), board) = (self.sent.get_mut(sent), self.sack.get(boards)) else { return };
+        if let Some(prr) = sent.prr.as_mut().filter(|_| is_reduced) {
+            prr.on_sent(span.len());
+        }
+        if span.start == self.snd.nxt { sent.on_sent(span, now, board) } else { sent.on_sent_again(span, now, board) }
     }
 
     /// The segment that is being timed is the first one in flight.
@@ -49,7 +57,15 @@ impl<E: Env> Conn<E> {
             let ago = self.times.sent.ago(now);
             Instant::ZERO + (now.since(Instant::ZERO) - ago + Duration::from_millis(1)).min(now.since(Instant::ZERO))
         };
-        self.sent.take(&mut p.sent, Sent::new(Span::new(self.snd.una, self.snd.nxt), at));
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let mut sent = Sent::new(Span::new(una, nxt), at, self.rtt.min().unwrap_or_default());
+        if self.recovery.phase() != Phase::Open {
+            // What counting has found so far.
+            let board = self.sack.get(&p.boards);
+            sent.on_sent_again(self.recovery.again_span(una, nxt), at, board);
+            sent.lose(self.recovery.lost_span(una, nxt, u32::from(self.mss), board), board);
+        }
+        self.sent.take(&mut p.sent, sent);
         self.marks.put(Marks::FLIGHTS, !self.sent.is_none());
     }
 
@@ -69,14 +85,45 @@ impl<E: Env> Conn<E> {
         let window = self.reordering_window(p);
         let Pools { sent, boards, .. } = p;
         let (sent, board) = (self.sent.get_mut(sent)?, self.sack.get(boards)?);
-        sent.on_delivered(una, board.highest().unwrap_or(una).max(una), now, self.rtt.min().unwrap_or_default());
-        Some(sent.lost(una, now, window, board))
+        Some(sent.detect(una, now, window, board))
+    }
+
+    /// What is known of what is in flight.
+    pub(super) fn known<'a>(&self, p: &'a Pools<E>) -> Known<'a> {
+        Known { board: self.sack.get(&p.boards), sent: self.sent.get(&p.sent) }
+    }
+
+    /// Nothing was heard for a whole timeout, or what is in flight does not fit the path: all that is missing is lost.
+    pub(super) fn lose_all(&mut self, p: &mut Pools<E>) {
+        let board = self.sack.get_mut(&mut p.boards);
+        self.recovery.on_timeout(self.snd.una, self.snd.nxt, board);
+        if let Some(sent) = self.sent.get_mut(&mut p.sent) {
+            sent.lose_all();
+        }
+    }
+
+    /// An ACK in fast recovery says how much may leave (RFC 9937). `enters`: it began it; `newly_lost`: it told of more losses.
+    pub(super) fn reduce(&mut self, p: &mut Pools<E>, ack: &AckInfo, enters: bool, newly_lost: bool) {
+        if !self.recovery.is_frozen() || !self.cc.advice().uses_prr {
+            return;
+        }
+        let mss = u32::from(self.mss);
+        let pipe = self.recovery.pipe(ack.una, ack.nxt, mss, self.known(p));
+        let held = self.sack.get(&p.boards).map_or(0, Scoreboard::bytes);
+        let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
+        if enters {
+            sent.prr = Some(Prr::begin((ack.flight + ack.delivered).saturating_sub(held)));
+        }
+        if let Some(prr) = &mut sent.prr {
+            let (delivered, ssthresh) = (ack.delivered, self.cc.ssthresh());
+            prr.on_ack(&Delivery { delivered, pipe, ssthresh, safe: ack.acked > 0 && !newly_lost, mss });
+        }
     }
 
     /// How long what is missing may be late (RFC 8985 6.2, step 4). As long as nothing ever was, three segments beyond it are enough.
     fn reordering_window(&self, p: &Pools<E>) -> Duration {
         let rare = self.suffered(p);
-        let is_counted = self.recovery.is_frozen() || {
+        let is_counted = self.recovery.phase() != Phase::Open || {
             let board = self.sack.get(&p.boards);
             board.and_then(|board: &Scoreboard| board.lost_edge(u32::from(self.mss))).is_some()
         };
@@ -129,6 +176,9 @@ impl<E: Env> Conn<E> {
         if let Some(undo) = undone {
             self.undo_congestion(p, now, &undo.cc);
             self.recovery.call_off(una);
+            if let Some(sent) = self.sent.get_mut(&mut p.sent) {
+                sent.recall();
+            }
         }
     }
 }

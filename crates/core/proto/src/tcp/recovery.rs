@@ -13,6 +13,7 @@
 use clearway_wire::Seq;
 
 use super::ack_info::AckInfo;
+use super::loss::sent::Sent;
 use super::sack::DUP_THRESH;
 use super::sack::Scoreboard;
 use super::span::Span;
@@ -67,6 +68,22 @@ pub(crate) enum Next {
     Rescue(Span),
 }
 
+/// What is known of what is in flight: what the peer holds, and when what was sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// None: without SACK, or no scoreboard was free.
+    pub(crate) board: Option<&'a Scoreboard>,
+    /// None: losses are told by counting (RFC 6675).
+    pub(crate) sent: Option<&'a Sent>,
+}
+
+impl<'a> Known<'a> {
+    /// Both, when there are both: time tells of losses then (RFC 8985), and the record says which.
+    fn record(self) -> Option<(&'a Sent, &'a Scoreboard)> {
+        self.sent.zip(self.board)
+    }
+}
+
 /// The state of one connection's recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recovery {
@@ -82,7 +99,7 @@ pub(crate) struct Recovery {
     inflate: u32,
     phase: Phase,
     dupacks: u8,
-    /// [`RESCUED`], [`PARTIAL`], [`BY_TIME`].
+    /// [`RESCUED`], [`PARTIAL`].
     so_far: u8,
     /// Retransmissions, probes or keepalives without an answer.
     pub(crate) tries: u8,
@@ -92,8 +109,6 @@ pub(crate) struct Recovery {
 const RESCUED: u8 = 1;
 /// Part of what was in flight when it began is acknowledged.
 const PARTIAL: u8 = 2;
-/// Losses are told by time (RFC 8985), not by counting: `lost` says it all.
-const BY_TIME: u8 = 4;
 
 impl Recovery {
     /// For a connection whose SYN had the sequence number `iss`.
@@ -122,13 +137,6 @@ impl Recovery {
                 self.before_limited = ack.nxt;
             }
             self.dupacks = self.dupacks.saturating_add(1);
-        }
-        self.so_far &= !BY_TIME;
-        if let Some(edge) = ack.lost_edge {
-            self.so_far |= BY_TIME;
-            if self.phase == Phase::Fast {
-                self.lost = self.lost.max(edge);
-            }
         }
         match self.phase {
             Phase::Open => self.while_open(ack, board, mss),
@@ -160,9 +168,7 @@ impl Recovery {
     fn while_open(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
         let lost = match board {
             // RFC 8985 6.2, step 5.
-            Some(_) if self.so_far & BY_TIME != 0 => {
-                ack.lost_edge.is_some_and(|edge| edge.gt(ack.una)) && ack.una.ge(self.recover)
-            }
+            Some(_) if ack.lost.is_some() => ack.lost > Some(0) && ack.una.ge(self.recover),
             // RFC 6675 5: three duplicates, or IsLost of the first byte that is missing.
             Some(board) => {
                 let by_edge = board.lost_edge(mss).is_some_and(|edge| edge.gt(ack.una));
@@ -184,9 +190,6 @@ impl Recovery {
         self.so_far &= !(RESCUED | PARTIAL);
         self.inflate = u32::from(DUP_THRESH) * mss;
         self.head_is_lost(ack, mss);
-        if let Some(edge) = ack.lost_edge {
-            self.lost = edge;
-        }
         Signal::Enter { flight }
     }
 
@@ -247,7 +250,20 @@ impl Recovery {
     pub(crate) fn call_off(&mut self, una: Seq) {
         if self.phase == Phase::Fast {
             self.end(una);
+            // What is lost after all begins another recovery at once.
+            self.recover = una;
         }
+    }
+
+    /// Without a record of what was sent: what is lost and was not sent again.
+    pub(crate) fn lost_span(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> Span {
+        let edge = self.lost_edge(una, nxt, mss, board);
+        Span::new(self.again_span(una, nxt).end.min(edge), edge)
+    }
+
+    /// Without a record of what was sent: where what is missing was sent again.
+    pub(crate) fn again_span(&self, una: Seq, nxt: Seq) -> Span {
+        Span::new(una, self.rxt.max(una).min(nxt))
     }
 
     /// `span` was sent again.
@@ -277,7 +293,7 @@ impl Recovery {
 
     /// The end of what is lost where missing.
     fn lost_edge(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> Seq {
-        let by_board = board.filter(|_| self.so_far & BY_TIME == 0).and_then(|b| b.lost_edge(mss)).unwrap_or(una);
+        let by_board = board.and_then(|b| b.lost_edge(mss)).unwrap_or(una);
         una.max(self.lost).max(by_board).min(nxt)
     }
 
@@ -287,52 +303,67 @@ impl Recovery {
 
     /// Bytes that are taken to be in the network: the pipe of RFC 6675 4 (SetPipe). Without a scoreboard, inside fast recovery, what is
     /// outstanding less what duplicate ACKs say has left.
-    pub(crate) fn pipe(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
+    pub(crate) fn pipe(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>) -> u32 {
+        if let Some((sent, board)) = known.record() {
+            return nxt.since(una).saturating_sub(board.bytes()).saturating_sub(sent.lost_bytes(una, board));
+        }
+        let board = known.board;
         if board.is_none() && self.phase != Phase::Timeout {
             return nxt.since(una).saturating_sub(self.inflate);
         }
         let edge = self.lost_edge(una, nxt, mss, board);
         let in_flight = Recovery::missing_bytes(Span::new(edge, nxt), board);
-        let again = Recovery::missing_bytes(Span::new(una, self.rxt.max(una).min(nxt)), board);
-        in_flight + again
+        in_flight + Recovery::missing_bytes(self.again_span(una, nxt), board)
     }
 
     /// Bytes that were sent again and are not known to have arrived.
-    pub(crate) fn again_bytes(&self, una: Seq, nxt: Seq, board: Option<&Scoreboard>) -> u32 {
-        if self.phase == Phase::Open {
-            return 0;
+    pub(crate) fn again_bytes(&self, una: Seq, nxt: Seq, known: Known<'_>) -> u32 {
+        match known.record() {
+            Some((sent, board)) => sent.again_bytes(una, board),
+            None if self.phase == Phase::Open => 0,
+            None => Recovery::missing_bytes(self.again_span(una, nxt), known.board),
         }
-        Recovery::missing_bytes(Span::new(una, self.rxt.max(una).min(nxt)), board)
     }
 
     /// Bytes that are deemed lost and were not sent again.
-    pub(crate) fn lost_bytes(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
-        let edge = self.lost_edge(una, nxt, mss, board);
-        Recovery::missing_bytes(Span::new(self.rxt.max(una).min(edge), edge), board)
+    pub(crate) fn lost_bytes(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>) -> u32 {
+        match known.record() {
+            Some((sent, board)) => sent.lost_bytes(una, board),
+            None => Recovery::missing_bytes(self.lost_span(una, nxt, mss, known.board), known.board),
+        }
     }
 
     /// How many bytes may leave now as far as congestion is concerned, whichever [`Recovery::next`] says they are.
-    pub(crate) fn allowance(&self, cwnd: u32, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> u32 {
-        let room = cwnd.saturating_sub(self.pipe(una, nxt, mss, board));
-        match self.phase {
+    pub(crate) fn allowance(&self, cwnd: u32, una: Seq, nxt: Seq, mss: u32, known: Known<'_>) -> u32 {
+        let (pipe, board) = (self.pipe(una, nxt, mss, known), known.board);
+        let room = cwnd.saturating_sub(pipe);
+        let prr = known.record().and_then(|(sent, _)| sent.prr);
+        match (self.phase, prr) {
+            (Phase::Fast, Some(prr)) => prr.window().saturating_sub(pipe),
             // RFC 3042: the first two duplicates each let a new segment out. With a scoreboard the pipe has shrunk by what they told.
-            Phase::Open if board.is_none() => {
+            (Phase::Open, _) if board.is_none() => {
                 let extra = u32::from(self.dupacks.min(DUP_THRESH - 1)) * mss;
                 cwnd.saturating_add(extra).saturating_sub(nxt.since(una))
             }
             // RFC 5681 3.2, step 3, RFC 6675 5, step 4.3, RFC 6582 3.2, step 3: the first lost segment leaves whatever the window says.
-            Phase::Fast if self.rxt.le(una) && self.lost.gt(una) => room.max(mss),
+            (Phase::Fast, None) if self.rxt.le(una) && self.lost.gt(una) => room.max(mss),
             _ => room,
         }
     }
 
     /// What leaves next (NextSeg of RFC 6675 4), in a span of at most `mss` bytes when it is a repetition. `unsent`: there is data that was
     /// never sent and that the peer's window has room for.
-    pub(crate) fn next(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>, unsent: bool) -> Next {
+    pub(crate) fn next(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>, unsent: bool) -> Next {
         let new = if unsent { Next::New } else { Next::Nothing };
         if self.phase == Phase::Open || una == nxt {
             return new;
         }
+        // The record knows what is lost, a second time too. What is not known to be lost is not sent: RFC 8985 has neither rule 3 nor rule 4 of RFC 6675, nor has
+        // Linux, and the timers say more.
+        if let Some((sent, board)) = known.record() {
+            return sent.first_lost(una, board).map_or(new, |span| Next::Retransmit(first(span, mss)));
+        }
+        let board = known.board;
         let rxt = self.rxt.max(una);
         let missing = |to: Seq| {
             let span = Span::new(rxt, to);
@@ -349,10 +380,6 @@ impl Recovery {
         let Some(board) = board.filter(|_| self.phase == Phase::Fast) else {
             return Next::Nothing;
         };
-        // The two rules that follow send what is not known to be lost. Where time tells of losses they do not hold (RFC 8985 knows neither, nor does Linux): the timers say more.
-        if self.so_far & BY_TIME != 0 {
-            return Next::Nothing;
-        }
         // Rule 3: not lost yet, but below something that has arrived.
         if let Some(span) = board.highest().and_then(missing) {
             return Next::Retransmit(span);
@@ -382,7 +409,7 @@ impl Recovery {
         f.u8(206, dupacks);
         f.u8(207, so_far);
         f.u8(208, tries);
-        *so_far &= RESCUED | PARTIAL | BY_TIME;
+        *so_far &= RESCUED | PARTIAL;
     }
 
     /// Whether all of its numbers can be those of a connection that has sent up to `nxt`.

@@ -26,6 +26,8 @@ pub(crate) struct SackUpdate {
     pub(crate) newly: u32,
     /// Bytes that were known to be held and lie below SND.UNA now.
     pub(crate) passed: u32,
+    /// What was sent once arrived behind what had left later (RFC 8985 6.2, step 3).
+    pub(crate) late: bool,
     /// Bytes that arrived a second time (RFC 2883).
     pub(crate) dsack: Option<Span>,
     /// Blocks that could not be true, or for which there was no room.
@@ -57,6 +59,16 @@ impl Scoreboard {
         self.ranges.bytes()
     }
 
+    /// The parts of `span` that are not selectively acknowledged, lowest first.
+    pub(crate) fn missing_of(&self, span: Span) -> impl Iterator<Item = Span> {
+        let mut rest = span;
+        core::iter::from_fn(move || {
+            let part = self.ranges.first_missing(rest)?;
+            rest.start = part.end;
+            Some(part)
+        })
+    }
+
     /// SND.UNA has moved to `una`; returns how many of the bytes below had been selectively acknowledged before.
     pub(crate) fn advance(&mut self, una: Seq) -> u32 {
         self.ranges.drop_below(una)
@@ -66,14 +78,20 @@ impl Scoreboard {
     ///
     /// A block counts when it lies within `una`..`nxt` and is not reversed (THREATS 23). A first block below `una`, or within the second
     /// one, tells of a duplicate (RFC 2883 4).
+    #[cfg(test)]
     pub(crate) fn update(&mut self, blocks: &[(Seq, Seq)], una: Seq, nxt: Seq) -> SackUpdate {
+        self.take(blocks, Span::new(una, nxt), |_| {})
+    }
+
+    /// The same for the blocks of an ACK that leaves `outstanding` in flight; `told` hears of each part that was not known to be held.
+    pub(crate) fn take(&mut self, blocks: &[(Seq, Seq)], outstanding: Span, mut told: impl FnMut(Span)) -> SackUpdate {
+        let Span { start: una, end: nxt } = outstanding;
         let mut said = SackUpdate::default();
         // The byte at SND.UNA is missing by definition. When it was held once, the peer has thrown it away and may have thrown away all.
         if self.ranges.spans().first().is_some_and(|s| s.start == una) {
             self.ranges.clear();
             said.reneged = true;
         }
-        let outstanding = Span::new(una, nxt);
         for (i, &(start, end)) in blocks.iter().enumerate() {
             let block = Span::new(start, end);
             let within_next = || blocks.get(1).is_some_and(|&(s, e)| Span::new(s, e).covers(block));
@@ -84,6 +102,9 @@ impl Scoreboard {
             } else if end.le(una) {
                 // An old ACK that arrives late says nothing new.
             } else if start.gt(una) && outstanding.covers(block) {
+                if self.ranges.can_insert(block) {
+                    self.missing_of(block).for_each(&mut told);
+                }
                 match self.ranges.insert(block) {
                     Ok(new) => said.newly += new,
                     Err(_) => said.refused = said.refused.saturating_add(1),

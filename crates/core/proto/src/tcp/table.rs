@@ -710,8 +710,7 @@ impl<E: Env> Tcp<E> {
                 if c.mss < before && c.state.is_synchronized() {
                     // What is out in larger segments will not arrive: it is sent again in smaller ones, without blaming congestion
                     // (RFC 8201 5.4).
-                    let board = c.sack.get_mut(&mut self.pools.boards);
-                    c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
+                    c.lose_all(&mut self.pools);
                     c.marks.clear(Marks::TIMING);
                     c.wants_turn();
                 }

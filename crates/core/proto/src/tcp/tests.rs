@@ -17,6 +17,7 @@ use crate::*;
 mod attack;
 mod close;
 mod full;
+mod goodput;
 mod handshake;
 mod info;
 mod instances;
@@ -329,6 +330,22 @@ struct World {
     lose: Lose,
     late: Late,
     sent: u64,
+    /// What each direction carries; None: no limit.
+    link: Option<Link>,
+    /// Until when the link of each end is busy with what was handed to it.
+    busy: [Instant; 2],
+    /// Packets with payload that were lost on their way from end 0.
+    lost: u64,
+    /// The clock that the stacks read moves in such steps.
+    clock_step: Duration,
+}
+
+/// A link that takes time for each packet.
+#[derive(Clone, Copy)]
+struct Link {
+    bytes_per_second: u64,
+    /// What would wait longer is lost.
+    queue: Duration,
 }
 
 impl World {
@@ -349,17 +366,48 @@ impl World {
             lose: std::boxed::Box::new(|_, _, _| false),
             late: std::boxed::Box::new(|_, _| Duration::ZERO),
             sent: 0,
+            link: None,
+            busy: [now; 2],
+            lost: 0,
+            clock_step: Duration::from_nanos(1),
         }
+    }
+
+    /// What the clock of the stacks shows.
+    fn shown(&self) -> Instant {
+        let (ns, step) = (self.now.as_nanos(), self.clock_step.as_nanos());
+        Instant::ZERO + Duration::from_nanos(ns - ns % step)
+    }
+
+    /// When the clock of the stacks shows `at`, or more.
+    fn next_tick(&self, at: Instant) -> Instant {
+        let (ns, step) = (at.as_nanos(), self.clock_step.as_nanos());
+        Instant::ZERO + Duration::from_nanos(ns.next_multiple_of(step))
+    }
+
+    /// When a packet that leaves now has left, if the queue takes it.
+    fn through_the_link(&mut self, from: usize, len: usize) -> Option<Instant> {
+        let Some(Link { bytes_per_second, queue }) = self.link else { return Some(self.now) };
+        let begins = self.busy[from].max(self.now);
+        if begins.since(self.now) > queue {
+            return None;
+        }
+        self.busy[from] = begins + Duration::from_nanos(len as u64 * 1_000_000_000 / bytes_per_second);
+        Some(self.busy[from])
     }
 
     /// Lets both ends send, and puts what leaves on the wire.
     fn emit(&mut self) {
         for from in 0..2 {
-            self.ends[from].now = self.now;
+            self.ends[from].now = self.shown();
             for packet in self.ends[from].emit() {
                 self.sent += 1;
-                if !(self.lose)(from, self.sent, &packet) {
-                    let at = self.now + self.delay + (self.late)(from, self.sent);
+                let passes = !(self.lose)(from, self.sent, &packet);
+                let left = self.through_the_link(from, packet.len());
+                if left.is_none() || !passes {
+                    self.lost += u64::from(from == 0 && packet.len() > 100);
+                } else if let Some(left) = left {
+                    let at = left + self.delay + (self.late)(from, self.sent);
                     let place = self.wire.partition_point(|other| other.0 <= at);
                     self.wire.insert(place, (at, 1 - from, packet));
                 }
@@ -372,14 +420,16 @@ impl World {
         self.emit();
         let arrival = self.wire.front().map_or(Instant::NEVER, |w| w.0);
         let timer = self.ends[0].stack.next_deadline().min(self.ends[1].stack.next_deadline());
+        let timer = if timer.is_set() { self.next_tick(timer) } else { timer };
         let next = arrival.min(timer).max(self.now);
         if next > until || !next.is_set() {
             return false;
         }
         self.now = next;
+        let shown = self.shown();
         for end in &mut self.ends {
-            end.now = next;
-            end.stack.expire(next);
+            end.now = shown;
+            end.stack.expire(shown);
         }
         while let Some((at, to, packet)) = self.wire.pop_front() {
             if at > self.now {

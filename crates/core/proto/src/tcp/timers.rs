@@ -140,8 +140,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     let timeout = Event::Timeout { flight: c.outstanding(), again: c.recovery.tries > 1 };
     c.on_congestion(cx.pools, cx.stack.now, timeout);
     c.forget_undo(cx.pools);
-    let board = c.sack.get_mut(&mut cx.pools.boards);
-    c.recovery.on_timeout(c.snd.una, c.snd.nxt, board);
+    c.lose_all(cx.pools);
     c.wants_turn();
 }
 

@@ -20,7 +20,8 @@ pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckIn
         cwnd_limited,
         una: Seq(0),
         nxt: Seq(0),
-        lost_edge: None,
+        lost: None,
+        delivered: acked,
         marked: 0,
     }
 }

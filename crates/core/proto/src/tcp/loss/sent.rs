@@ -6,27 +6,41 @@
 //!      │ flight, 10 ms│ sent again   │s│ flight, 12 ms   │ 13 ms      │
 //! ```
 //!
-//! A record is kept of flights, not of segments: what left at one time and lies together. It is split where something is sent again. When there
-//! are too many, the two oldest become one that counts as sent when the later of them was: nothing is ever taken to be older than it is.
+//! A record is kept of flights, not of segments: what left at about one time and lies together. About: within a sixteenth of the shortest round trip at
+//! most, so that a window in flight fits the record and a quarter of a round trip can be told. A flight is split where something is sent again or is
+//! lost. When there are too many, what the peer holds wholly goes to its neighbour, and then those two neighbours become one that left closest to each
+//! other. What became one counts as sent when the latest of it was: nothing that is missing is ever taken to be older than it is.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
+use super::prr::Prr;
 use crate::export::Fields;
 use crate::tcp::sack::Scoreboard;
 use crate::tcp::span::Span;
 
 /// Flights that are told apart.
-pub(crate) const FLIGHTS: usize = 16;
+pub(crate) const FLIGHTS: usize = 64;
 
-/// What left at one time and lies together.
+/// Places that are free before something is split at both of its ends.
+const SPARE: usize = 2;
+
+/// What left at about one time and lies together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flight {
     pub(crate) span: Span,
     /// When it left.
     pub(crate) at: Instant,
-    /// It had left before.
+    /// Some of it had left before.
     pub(crate) again: bool,
+    /// What is missing of it is lost, and was not sent again.
+    pub(crate) lost: bool,
+}
+
+impl Flight {
+    const fn flags(&self) -> (bool, bool) {
+        (self.again, self.lost)
+    }
 }
 
 /// What was delivered of all that was sent last: RACK.segment, RACK.xmit_ts and RACK.rtt.
@@ -40,9 +54,11 @@ struct Newest {
 /// What time says of losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lost {
-    /// What is missing below and was sent once is lost.
-    pub(crate) edge: Seq,
-    /// When that moves on if nothing more arrives.
+    /// Bytes that are lost and were not sent again.
+    pub(crate) bytes: u32,
+    /// How many of them are found lost just now.
+    pub(crate) newly: u32,
+    /// When there are more if nothing arrives.
     pub(crate) look: Option<Instant>,
 }
 
@@ -51,13 +67,21 @@ pub(crate) struct Lost {
 pub(crate) struct Sent {
     flights: [Flight; FLIGHTS],
     count: u8,
+    /// What leaves within so many nanoseconds, as a power of two, may be one flight.
+    grain: u8,
     newest: Option<Newest>,
+    /// RACK.fack: behind the last that was delivered.
+    fack: Seq,
+    /// How much leaves in this fast recovery.
+    pub(crate) prr: Option<Prr>,
 }
 
 impl Sent {
-    /// All that is in flight left at `at`.
-    pub(crate) const fn new(span: Span, at: Instant) -> Sent {
-        Sent { flights: [Flight { span, at, again: false }; FLIGHTS], count: 1, newest: None }
+    /// All that is in flight left at `at`; nothing comes back sooner than after `min_rtt`.
+    pub(crate) fn new(span: Span, at: Instant, min_rtt: Duration) -> Sent {
+        let first = Flight { span, at, again: false, lost: false };
+        let grain = (min_rtt.as_nanos() >> 4).checked_ilog2().unwrap_or(0) as u8;
+        Sent { flights: [first; FLIGHTS], count: 1, grain, newest: None, fack: span.start, prr: None }
     }
 
     /// What is in flight, the oldest number first.
@@ -65,28 +89,60 @@ impl Sent {
         self.flights.get(..usize::from(self.count)).unwrap_or_default()
     }
 
+    fn flights_mut(&mut self) -> &mut [Flight] {
+        self.flights.get_mut(..usize::from(self.count)).unwrap_or_default()
+    }
+
     /// New bytes left, behind all others.
-    pub(crate) fn on_sent(&mut self, span: Span, at: Instant) {
-        self.push(Flight { span, at, again: false });
+    pub(crate) fn on_sent(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
+        let next = Flight { span, at, again: false, lost: false };
+        let grain = self.grain;
+        if let Some(last) = self.flights_mut().last_mut()
+            && are_one(last, &next, grain)
+        {
+            (last.span.end, last.at) = (span.end, at);
+            return;
+        }
+        self.make_room(1, board);
+        if let Some(place) = self.flights.get_mut(usize::from(self.count)) {
+            *place = next;
+            self.count += 1;
+        }
     }
 
     /// Bytes left that had left before.
-    pub(crate) fn on_sent_again(&mut self, span: Span, at: Instant) {
-        let before = self.clone();
-        self.count = 0;
-        for &flight in before.flights() {
-            let left = Span::new(flight.span.start, flight.span.end.min(span.start));
-            let right = Span::new(flight.span.start.max(span.end), flight.span.end);
-            if !left.is_empty() {
-                self.push(Flight { span: left, ..flight });
-            }
-            if let Some(span) = flight.span.clip(span) {
-                self.push(Flight { span, at, again: true });
-            }
-            if !right.is_empty() {
-                self.push(Flight { span: right, ..flight });
-            }
-        }
+    pub(crate) fn on_sent_again(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
+        self.change(span, board, |flight| {
+            *flight = Flight { span: flight.span, at, again: true, lost: false };
+        });
+    }
+
+    /// What is missing of `span` is lost.
+    pub(crate) fn lose(&mut self, span: Span, board: Option<&Scoreboard>) {
+        self.change(span, board, |flight| flight.lost = true);
+    }
+
+    /// All that is missing is lost: nothing was heard for the whole of a timeout.
+    pub(crate) fn lose_all(&mut self) {
+        self.flights_mut().iter_mut().for_each(|flight| flight.lost = true);
+        self.prr = None;
+        self.join();
+    }
+
+    /// Nothing was lost: it was only late.
+    pub(crate) fn recall(&mut self) {
+        self.flights_mut().iter_mut().for_each(|flight| flight.lost = false);
+        self.prr = None;
+        self.join();
+    }
+
+    /// Changes what is known of `span`.
+    fn change(&mut self, span: Span, board: Option<&Scoreboard>, what: impl Fn(&mut Flight)) {
+        self.make_room(SPARE, board);
+        self.split(span.start);
+        self.split(span.end);
+        self.flights_mut().iter_mut().filter(|flight| span.covers(flight.span)).for_each(what);
+        self.join();
     }
 
     /// SND.UNA has moved to `una`.
@@ -99,68 +155,187 @@ impl Sent {
         }
     }
 
-    fn push(&mut self, flight: Flight) {
-        if let Some(last) = usize::from(self.count).checked_sub(1).and_then(|at| self.flights.get_mut(at))
-            && (last.at, last.again, last.span.end) == (flight.at, flight.again, flight.span.start)
-        {
-            last.span.end = flight.span.end;
+    /// Makes two of the flight that `seq` lies within. There is room for one more.
+    fn split(&mut self, seq: Seq) {
+        let count = usize::from(self.count);
+        let Some(at) = self.flights().iter().position(|f| f.span.start.lt(seq) && seq.lt(f.span.end)) else { return };
+        if count == FLIGHTS {
+            debug_assert!(false, "room was made before");
             return;
         }
-        if usize::from(self.count) == FLIGHTS {
-            let [first, second, ..] = &mut self.flights;
-            second.span.start = first.span.start;
-            second.at = second.at.max(first.at);
-            second.again &= first.again;
-            self.flights.copy_within(1.., 0);
+        self.flights.copy_within(at..count, at + 1);
+        self.count += 1;
+        if let Some([left, right]) = self.flights.get_mut(at..at + 2) {
+            left.span.end = seq;
+            right.span.start = seq;
+        }
+    }
+
+    /// Neighbours of which the same is known become one.
+    fn join(&mut self) {
+        let grain = self.grain;
+        let mut kept = 0;
+        for at in 1..usize::from(self.count) {
+            let Some(&next) = self.flights.get(at) else { break };
+            let Some(last) = self.flights.get_mut(kept) else { break };
+            if are_one(last, &next, grain) {
+                (last.span.end, last.at) = (next.span.end, last.at.max(next.at));
+                continue;
+            }
+            kept += 1;
+            if let Some(place) = self.flights.get_mut(kept) {
+                *place = next;
+            }
+        }
+        self.count = self.count.min(kept as u8 + 1);
+    }
+
+    /// Makes neighbours one until `places` are free: those of which the same is known and that left closest to each other.
+    fn make_room(&mut self, places: usize, board: Option<&Scoreboard>) {
+        let fits = |sent: &Sent| usize::from(sent.count) + places <= FLIGHTS;
+        if fits(self) {
+            return;
+        }
+        if let Some(board) = board {
+            self.absorb_held(board);
+        }
+        while !fits(self) {
+            let apart = |pair: &[Flight]| match pair {
+                [a, b] => (a.flags() != b.flags(), a.at.since(b.at).max(b.at.since(a.at))),
+                _ => (true, Duration::from_secs(u64::from(u32::MAX))),
+            };
+            let pairs = self.flights().windows(2).enumerate();
+            let Some((at, _)) = pairs.min_by_key(|(_, pair)| apart(pair)) else { return };
+            if let Some([left, right]) = self.flights.get_mut(at..at + 2) {
+                *right = Flight {
+                    span: Span::new(left.span.start, right.span.end),
+                    at: left.at.max(right.at),
+                    again: left.again | right.again,
+                    lost: left.lost & right.lost,
+                };
+            }
+            self.flights.copy_within(at + 1.., at);
             self.count -= 1;
         }
-        if let Some(place) = self.flights.get_mut(usize::from(self.count)) {
-            *place = flight;
-            self.count += 1;
-        }
     }
 
-    /// The peer acknowledges all below `una`, and holds something up to `highest` (RFC 8985 6.2, step 2). Called before [`Sent::advance`].
+    /// What the peer holds wholly goes to what lies before it: nothing is waited for there.
+    fn absorb_held(&mut self, board: &Scoreboard) {
+        let mut kept = 0;
+        for at in 1..usize::from(self.count) {
+            let Some(&next) = self.flights.get(at) else { break };
+            let Some(last) = self.flights.get_mut(kept) else { break };
+            if missing(next.span, board) == 0 {
+                last.span.end = next.span.end;
+                continue;
+            }
+            kept += 1;
+            if let Some(place) = self.flights.get_mut(kept) {
+                *place = next;
+            }
+        }
+        self.count = self.count.min(kept as u8 + 1);
+        self.join();
+    }
+
+    /// The peer says for the first time that it has `piece` (RFC 8985 6.2, steps 2 and 3). Called before [`Sent::advance`]. True: some of it came late, behind
+    /// what had left after it.
     ///
-    /// What was sent again tells a time only when it is acknowledged no sooner than `min_rtt` after: else the first copy has arrived.
-    pub(crate) fn on_delivered(&mut self, una: Seq, highest: Seq, now: Instant, min_rtt: Duration) {
-        for at in 0..usize::from(self.count) {
-            let Some(&Flight { span, at, again }) = self.flights.get(at) else { break };
-            let end = span.end.min(if again { una } else { highest });
+    /// What was sent again tells a time only when it is acknowledged no sooner than `min_rtt` after: else an earlier copy has arrived.
+    pub(crate) fn on_delivered(&mut self, piece: Span, now: Instant, min_rtt: Duration) -> bool {
+        let (mut newest, mut is_late) = (self.newest, false);
+        for flight in self.flights() {
+            let Flight { at, again, .. } = *flight;
+            let Some(Span { end, .. }) = flight.span.clip(piece) else { continue };
+            is_late |= !again && end.lt(self.fack);
             let rtt = now.since(at);
-            if end.le(span.start) || (again && rtt < min_rtt) {
-                continue;
-            }
-            if self.newest.is_none_or(|n| at > n.at || (at == n.at && end.gt(n.end))) {
-                self.newest = Some(Newest { at, end, rtt });
+            let is_newer = newest.is_none_or(|n| at > n.at || (at == n.at && end.gt(n.end)));
+            if is_newer && !(again && rtt < min_rtt) {
+                newest = Some(Newest { at, end, rtt });
             }
         }
+        self.newest = newest;
+        self.fack = self.fack.max(piece.end);
+        is_late
     }
 
-    /// What of the missing is lost: it was sent before something that has arrived, and a round trip and the reordering `window` have passed since
-    /// (RFC 8985 6.2, step 5).
-    pub(crate) fn lost(&self, una: Seq, now: Instant, window: Duration, board: &Scoreboard) -> Lost {
-        let mut lost = Lost { edge: una, look: None };
-        let Some(newest) = self.newest else { return lost };
-        for flight in self.flights().iter().filter(|flight| !flight.again) {
-            let before = match flight.at {
-                at if at > newest.at => break,
-                at if at == newest.at => flight.span.end.min(newest.end),
-                _ => flight.span.end,
-            };
-            let span = Span::new(flight.span.start.max(una), before);
-            if span.is_empty() || board.first_missing(span).is_none() {
-                continue;
+    /// Finds what of the missing is lost: it was sent before something that has arrived, and a round trip and the reordering `window` have passed since
+    /// (RFC 8985 6.2, step 5). What was sent again is lost again by the same rule.
+    pub(crate) fn detect(&mut self, una: Seq, now: Instant, window: Duration, board: &Scoreboard) -> Lost {
+        self.make_room(1, Some(board));
+        let (mut newly, mut look) = (0, None::<Instant>);
+        if let Some(newest) = self.newest {
+            let mut split = None;
+            for flight in self.flights_mut() {
+                // Of what left at one time, the number tells what left later, but not of copies: a clock may be coarse.
+                let left_before = flight.at < newest.at || (flight.at == newest.at && !flight.again);
+                if flight.lost || !left_before {
+                    continue;
+                }
+                let is_same = flight.at == newest.at;
+                let before = if is_same { flight.span.end.min(newest.end) } else { flight.span.end };
+                let missing = missing(Span::new(flight.span.start.max(una), before), board);
+                if missing == 0 {
+                    continue;
+                }
+                let due = flight.at + newest.rtt + window;
+                if due > now {
+                    look = Some(look.map_or(due, |at| at.min(due)));
+                    continue;
+                }
+                newly += missing;
+                flight.lost = true;
+                if before != flight.span.end {
+                    split = Some(before);
+                }
             }
-            let due = flight.at + newest.rtt + window;
-            if due > now {
-                lost.look = Some(due);
-                break;
+            if let Some(at) = split {
+                self.split(at);
+                // Only what was sent before the newest is lost of it.
+                let behind = self.flights_mut().iter_mut().find(|flight| flight.span.start == at);
+                behind.into_iter().for_each(|flight| flight.lost = false);
             }
-            lost.edge = before;
         }
-        lost
+        Lost { bytes: self.lost_bytes(una, board), newly, look }
     }
+
+    /// Bytes that are lost and were not sent again.
+    pub(crate) fn lost_bytes(&self, una: Seq, board: &Scoreboard) -> u32 {
+        self.count_missing(una, board, |flight| flight.lost)
+    }
+
+    /// Bytes that were sent again and have not arrived.
+    pub(crate) fn again_bytes(&self, una: Seq, board: &Scoreboard) -> u32 {
+        self.count_missing(una, board, |flight| flight.again && !flight.lost)
+    }
+
+    fn count_missing(&self, una: Seq, board: &Scoreboard, which: impl Fn(&Flight) -> bool) -> u32 {
+        let of = |flight: &Flight| missing(Span::new(flight.span.start.max(una), flight.span.end), board);
+        self.flights().iter().filter(|flight| which(flight)).map(of).sum()
+    }
+
+    /// The first bytes that are lost and were not sent again.
+    pub(crate) fn first_lost(&self, una: Seq, board: &Scoreboard) -> Option<Span> {
+        let of = |flight: &Flight| board.first_missing(Span::new(flight.span.start.max(una), flight.span.end));
+        self.flights().iter().filter(|flight| flight.lost).find_map(of)
+    }
+
+    /// Whether some of `span` was sent again.
+    #[cfg(test)]
+    pub(crate) fn was_sent_again(&self, span: Span) -> bool {
+        self.flights().iter().any(|flight| flight.again && flight.span.clip(span).is_some())
+    }
+}
+
+/// Whether nothing tells two neighbours apart.
+fn are_one(a: &Flight, b: &Flight, grain: u8) -> bool {
+    let cell = |at: Instant| at.as_nanos() >> grain;
+    a.flags() == b.flags() && a.span.end == b.span.start && cell(a.at) == cell(b.at)
+}
+
+/// Bytes of `span` that the peer does not hold.
+fn missing(span: Span, board: &Scoreboard) -> u32 {
+    span.len() - board.sacked_within(span)
 }
 
 impl Sent {
@@ -169,13 +344,6 @@ impl Sent {
         let mut count = u64::from(self.count);
         f.number(400, &mut count, FLIGHTS as u64);
         self.count = count as u8;
-        for (tag, flight) in (401..).step_by(4).zip(self.flights.iter_mut().take(count as usize)) {
-            let Flight { span, at, again } = flight;
-            f.seq(tag, &mut span.start);
-            f.seq(tag + 1, &mut span.end);
-            f.instant(tag + 2, at);
-            f.bool(tag + 3, again);
-        }
         let mut known = self.newest.is_some();
         let mut newest = self.newest.unwrap_or(Newest { at: f.now(), end: Seq(0), rtt: Duration::ZERO });
         f.bool(490, &mut known);
@@ -183,6 +351,21 @@ impl Sent {
         f.seq(492, &mut newest.end);
         f.duration(493, &mut newest.rtt);
         self.newest = known.then_some(newest);
+        f.u8(494, &mut self.grain);
+        self.grain = self.grain.min(Duration::from_secs(1).as_nanos().ilog2() as u8);
+        let (mut reduces, mut prr) = (self.prr.is_some(), self.prr.unwrap_or_default());
+        f.bool(495, &mut reduces);
+        prr.fields(f);
+        f.seq(489, &mut self.fack);
+        self.prr = reduces.then_some(prr);
+        for (tag, flight) in (1000..).step_by(5).zip(self.flights.iter_mut().take(count as usize)) {
+            let Flight { span, at, again, lost } = flight;
+            f.seq(tag, &mut span.start);
+            f.seq(tag + 1, &mut span.end);
+            f.instant(tag + 2, at);
+            f.bool(tag + 3, again);
+            f.bool(tag + 4, lost);
+        }
     }
 
     /// Whether the flights lie one behind the other in `outstanding`.

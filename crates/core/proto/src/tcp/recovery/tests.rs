@@ -5,7 +5,7 @@ use clearway_base::Instant;
 use clearway_wire::Seq;
 use proptest::prelude::*;
 
-use super::{Next, Phase, Recovery, Signal};
+use super::{Known, Next, Phase, Recovery, Signal};
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::cc::tests::ack;
 use crate::tcp::sack::Scoreboard;
@@ -68,16 +68,21 @@ impl Sender {
         }
     }
 
+    /// Losses are counted: there is no record.
+    fn known(&self) -> Known<'_> {
+        Known { board: self.board.as_ref(), sent: None }
+    }
+
     fn next(&self, unsent: bool) -> Next {
-        self.recovery.next(self.una, self.nxt, self.mss, self.board.as_ref(), unsent)
+        self.recovery.next(self.una, self.nxt, self.mss, self.known(), unsent)
     }
 
     fn allowance(&self, cwnd: u32) -> u32 {
-        self.recovery.allowance(cwnd, self.una, self.nxt, self.mss, self.board.as_ref())
+        self.recovery.allowance(cwnd, self.una, self.nxt, self.mss, self.known())
     }
 
     fn pipe(&self) -> u32 {
-        self.recovery.pipe(self.una, self.nxt, self.mss, self.board.as_ref())
+        self.recovery.pipe(self.una, self.nxt, self.mss, self.known())
     }
 
     fn times_out(&mut self) {

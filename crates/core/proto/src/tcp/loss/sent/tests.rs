@@ -4,7 +4,7 @@ use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 use proptest::prelude::*;
 
-use super::{FLIGHTS, Flight, Lost, Sent};
+use super::{FLIGHTS, Flight, SPARE, Sent};
 use crate::tcp::sack::Scoreboard;
 use crate::tcp::span::Span;
 
@@ -42,11 +42,11 @@ struct Model {
 impl Model {
     fn check(&mut self, sent: &Sent) {
         let runs = 1 + self.bytes.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        self.exact &= runs <= FLIGHTS;
+        self.exact &= runs <= FLIGHTS - SPARE;
         let flights = sent.flights();
         assert!(flights.len() <= FLIGHTS);
         let mut next = FIRST + self.una;
-        for &Flight { span, at, again } in flights {
+        for &Flight { span, at, again, .. } in flights {
             assert_eq!(span.start, next, "flights lie together");
             assert!(!span.is_empty());
             for n in 0..span.len() {
@@ -65,10 +65,10 @@ impl Model {
 proptest! {
     #[test]
     fn the_record_covers_what_is_in_flight_and_makes_nothing_older(
-        acts in prop::collection::vec((0u8..4, 1u32..40, 1u32..40, 0u64..3), 1..80),
+        acts in prop::collection::vec((0u8..4, 1u32..40, 1u32..40, 0u64..3), 1..160),
     ) {
         let mut now = 1;
-        let mut sent = Sent::new(span(0, 20), at(0));
+        let mut sent = Sent::new(span(0, 20), at(0), Duration::ZERO);
         let mut model = Model { una: 0, bytes: (0..20).map(|_| (at(0), false)).collect(), exact: true };
         for (what, a, b, time) in acts {
             now += time;
@@ -76,13 +76,13 @@ proptest! {
             let end = model.una + flight;
             match what {
                 0 | 1 => {
-                    sent.on_sent(span(end, end + a), at(now));
+                    sent.on_sent(span(end, end + a), at(now), None);
                     model.bytes.extend((0..a).map(|_| (at(now), false)));
                 }
                 2 => {
                     let from = a % flight;
                     let to = (from + b).min(flight);
-                    sent.on_sent_again(span(model.una + from, model.una + to), at(now));
+                    sent.on_sent_again(span(model.una + from, model.una + to), at(now), None);
                     model.bytes[from as usize..to as usize].fill((at(now), true));
                 }
                 _ => {
@@ -98,33 +98,144 @@ proptest! {
     }
 }
 
-#[test]
-fn what_was_sent_before_something_delivered_is_lost_when_the_window_has_passed() {
-    let mut sent = Sent::new(span(0, 30), at(0));
-    sent.on_sent(span(30, 60), at(2));
-    // 10 to 20 and 40 to 50 arrive, the latter 20 ms after it left.
-    let board = board(&[(10, 20), (40, 50)], 60);
-    sent.on_delivered(FIRST, FIRST + 50, at(22), ms(20));
-    let lost = |now, window| sent.lost(FIRST, at(now), ms(window), &board);
-    assert_eq!(lost(22, 0), Lost { edge: FIRST + 50, look: None });
-    assert_eq!(lost(22, 5), Lost { edge: FIRST, look: Some(at(25)) });
-    // The first flight is lost two milliseconds before what stands before the delivered part of the second.
-    assert_eq!(lost(25, 5), Lost { edge: FIRST + 30, look: Some(at(27)) });
-    assert_eq!(lost(27, 5), Lost { edge: FIRST + 50, look: None });
+fn record(end: u32) -> Sent {
+    Sent::new(span(0, end), at(0), Duration::ZERO)
+}
+
+/// All that is on the board arrives now.
+fn deliver(sent: &mut Sent, board: &Scoreboard, now: Instant, min_rtt: Duration) {
+    for span in board.spans() {
+        sent.on_delivered(*span, now, min_rtt);
+    }
+}
+
+fn lost_spans(sent: &Sent) -> Vec<Span> {
+    sent.flights().iter().filter(|flight| flight.lost).map(|flight| flight.span).collect()
 }
 
 #[test]
-fn what_was_sent_again_is_not_lost_again_and_tells_no_round_trip_shorter_than_the_shortest() {
-    let mut sent = Sent::new(span(0, 30), at(0));
-    sent.on_sent(span(30, 40), at(5));
-    sent.on_sent_again(span(0, 10), at(21));
+fn what_was_sent_before_something_delivered_is_lost_when_the_window_has_passed() {
+    let mut sent = record(30);
+    sent.on_sent(span(30, 60), at(2), None);
+    // 10 to 20 and 40 to 50 arrive, the latter 20 ms after it left.
+    let board = board(&[(10, 20), (40, 50)], 60);
+    deliver(&mut sent, &board, at(22), ms(20));
+    let found = sent.detect(FIRST, at(22), ms(5), &board);
+    assert_eq!((found.bytes, found.newly, found.look), (0, 0, Some(at(25))));
+    // The first flight is lost two milliseconds before what stands before the delivered part of the second.
+    let found = sent.detect(FIRST, at(25), ms(5), &board);
+    assert_eq!((found.bytes, found.newly, found.look), (20, 20, Some(at(27))));
+    let found = sent.detect(FIRST, at(27), ms(5), &board);
+    assert_eq!((found.bytes, found.newly, found.look), (30, 10, None));
+    assert_eq!(lost_spans(&sent), [span(0, 30), span(30, 50)]);
+    assert_eq!(sent.first_lost(FIRST, &board), Some(span(0, 10)));
+    // With no window all of it is lost at once.
+    let mut again = record(30);
+    deliver(&mut again, &board, at(22), ms(20));
+    assert_eq!(again.detect(FIRST, at(22), ms(0), &board).newly, 10);
+}
+
+#[test]
+fn what_was_sent_again_tells_no_round_trip_shorter_than_the_shortest() {
     let board = board(&[(20, 30)], 40);
-    // The first copy arrives, one millisecond after the second left.
-    sent.on_delivered(FIRST + 10, FIRST + 30, at(22), ms(20));
-    assert_eq!(sent.lost(FIRST + 10, at(22), ms(0), &board).edge, FIRST + 30, "by the copy of 20 to 30 alone");
+    for (copy, when, newest, lost) in [("first", 22, 0, 10), ("second", 41, 21, 20)] {
+        let mut sent = record(30);
+        sent.on_sent(span(30, 40), at(5), None);
+        sent.on_sent_again(span(0, 10), at(21), None);
+        deliver(&mut sent, &board, at(22), ms(20));
+        // One millisecond after the second copy left, it is the first that arrives.
+        sent.on_delivered(span(0, 10), at(when), ms(20));
+        assert_eq!(sent.newest.unwrap().at, at(newest), "the {copy} copy");
+        assert_eq!(sent.detect(FIRST + 10, at(when), ms(0), &board).newly, lost, "the {copy} copy");
+    }
+}
+
+#[test]
+fn what_comes_behind_what_left_later_was_late_unless_it_was_sent_again() {
+    let mut sent = record(40);
+    assert!(!sent.on_delivered(span(10, 20), at(20), ms(20)));
+    assert!(sent.on_delivered(span(0, 10), at(21), ms(20)));
+    let mut sent = record(40);
+    sent.on_delivered(span(10, 20), at(20), ms(20));
+    sent.on_sent_again(span(0, 10), at(21), None);
+    assert!(!sent.on_delivered(span(0, 10), at(41), ms(20)));
+}
+
+#[test]
+fn of_many_holes_those_that_were_repaired_together_are_one_flight() {
+    let mut sent = record(4000);
+    let mut held = Scoreboard::new();
+    for n in 0..200 {
+        held.update(&[(FIRST + n * 20 + 10, FIRST + n * 20 + 20)], FIRST, FIRST + 4000);
+    }
+    deliver(&mut sent, &held, at(20), ms(20));
+    assert_eq!(sent.detect(FIRST, at(20), ms(0), &held).newly, 2000);
+    for n in 0..200 {
+        assert_eq!(sent.first_lost(FIRST, &held), Some(span(n * 20, n * 20 + 10)));
+        sent.on_sent_again(span(n * 20, n * 20 + 10), at(20 + u64::from(n / 10)), Some(&held));
+        assert_eq!(sent.lost_bytes(FIRST, &held), (199 - n) * 10, "after {n}");
+        assert_eq!(sent.again_bytes(FIRST, &held), (n + 1) * 10, "after {n}");
+    }
+    // What is held says nothing of the copies around it.
     assert_eq!(sent.newest.unwrap().at, at(0));
-    // Had it been the second copy, what left before it would be lost too.
-    sent.on_delivered(FIRST + 10, FIRST + 30, at(41), ms(20));
-    assert_eq!(sent.newest.unwrap().at, at(21));
-    assert_eq!(sent.lost(FIRST + 10, at(41), ms(0), &board).edge, FIRST + 40);
+}
+
+#[test]
+fn what_was_sent_again_and_is_overtaken_by_what_left_later_is_lost_again() {
+    let mut sent = record(30);
+    let first = board(&[(10, 30)], 30);
+    deliver(&mut sent, &first, at(20), ms(20));
+    assert_eq!(sent.detect(FIRST, at(20), ms(0), &first).newly, 10);
+    sent.on_sent_again(span(0, 10), at(20), None);
+    sent.on_sent(span(30, 40), at(21), None);
+    assert_eq!(sent.detect(FIRST, at(30), ms(0), &first).bytes, 0);
+    let later = board(&[(10, 40)], 40);
+    deliver(&mut sent, &later, at(41), ms(20));
+    let found = sent.detect(FIRST, at(41), ms(5), &later);
+    assert_eq!((found.newly, found.look), (0, Some(at(45))));
+    assert_eq!(sent.detect(FIRST, at(45), ms(5), &later).newly, 10);
+    assert_eq!((sent.first_lost(FIRST, &later), sent.again_bytes(FIRST, &later)), (Some(span(0, 10)), 0));
+}
+
+#[test]
+fn what_leaves_within_a_sixteenth_of_a_round_trip_is_one_flight() {
+    let mut sent = Sent::new(span(0, 10), at(0), ms(160));
+    for n in 1..40 {
+        sent.on_sent(span(n * 10, n * 10 + 10), at(u64::from(n)), None);
+    }
+    let flights = sent.flights();
+    assert!((4..12).contains(&flights.len()), "{flights:?}");
+    // It counts as late as the last of it.
+    assert_eq!(flights.last().unwrap().at, at(39));
+    for flight in flights {
+        assert!(flight.at >= at(u64::from(flight.span.end.since(FIRST)) / 10 - 1));
+    }
+}
+
+#[test]
+fn neighbours_that_left_closest_to_each_other_become_one_when_there_are_too_many() {
+    let mut sent = record(10);
+    let mut now = 0;
+    for n in 1..FLIGHTS as u32 {
+        now += if n == 30 { 1 } else { 5 };
+        sent.on_sent(span(n * 10, n * 10 + 10), at(now), None);
+    }
+    assert_eq!(sent.flights().len(), FLIGHTS);
+    let end = FLIGHTS as u32 * 10;
+    sent.on_sent(span(end, end + 10), at(now + 5), None);
+    assert_eq!(sent.flights().len(), FLIGHTS);
+    assert!(sent.flights().iter().any(|flight| flight.span == span(290, 310)));
+}
+
+#[test]
+fn a_timeout_loses_all_and_a_false_alarm_takes_it_back() {
+    let mut sent = record(40);
+    let board = board(&[(10, 20)], 40);
+    sent.lose_all();
+    assert_eq!(sent.lost_bytes(FIRST, &board), 30);
+    sent.on_sent_again(span(0, 10), at(300), None);
+    assert_eq!((sent.lost_bytes(FIRST, &board), sent.again_bytes(FIRST, &board)), (20, 10));
+    assert!(sent.was_sent_again(span(5, 25)) && !sent.was_sent_again(span(10, 40)));
+    sent.recall();
+    assert_eq!((sent.lost_bytes(FIRST, &board), sent.first_lost(FIRST, &board)), (0, None));
 }

@@ -1,0 +1,62 @@
+use super::{Delivery, Prr};
+
+const MSS: u32 = 1000;
+
+/// A flight of 20 segments of which the first is lost, with ssthresh at 10; what leaves after each of the 19 ACKs that follow.
+fn one_lost(safe: bool) -> (Vec<u32>, u32) {
+    let mut prr = Prr::begin(20 * MSS);
+    let mut pipe = 19 * MSS;
+    let left = (0..19)
+        .map(|_| {
+            pipe -= MSS;
+            prr.on_ack(&Delivery { delivered: MSS, pipe, ssthresh: 10 * MSS, safe, mss: MSS });
+            let count = (prr.window() - pipe) / MSS;
+            prr.on_sent(count * MSS);
+            pipe += count * MSS;
+            count
+        })
+        .collect();
+    (left, pipe)
+}
+
+extern crate std;
+use std::vec::Vec;
+
+#[test]
+fn every_second_segment_that_arrives_lets_one_out_when_the_window_halves() {
+    let (left, pipe) = one_lost(false);
+    // RFC 9937 6.2: the first at once, then in proportion until what is in flight is ssthresh, and then what arrives.
+    assert_eq!(left[0], 1);
+    assert_eq!(left.iter().sum::<u32>(), 10, "{left:?}");
+    assert!(left[1..16].windows(2).all(|w| w.iter().sum::<u32>() <= 1), "{left:?}");
+    assert_eq!(pipe, 10 * MSS);
+}
+
+#[test]
+fn below_ssthresh_no_more_leaves_than_arrives_unless_the_ack_is_safe() {
+    for (safe, most) in [(false, MSS), (true, 2 * MSS)] {
+        let mut prr = Prr::begin(20 * MSS);
+        prr.on_sent(MSS);
+        // Most of the flight was lost: what is in flight is far below ssthresh.
+        prr.on_ack(&Delivery { delivered: MSS, pipe: 4 * MSS, ssthresh: 10 * MSS, safe, mss: MSS });
+        assert_eq!(prr.window() - 4 * MSS, most);
+    }
+}
+
+#[test]
+fn the_window_never_passes_ssthresh_from_below() {
+    let mut prr = Prr::begin(20 * MSS);
+    prr.on_sent(MSS);
+    prr.on_ack(&Delivery { delivered: 8 * MSS, pipe: 9 * MSS, ssthresh: 10 * MSS, safe: true, mss: MSS });
+    assert_eq!(prr.window(), 10 * MSS);
+}
+
+#[test]
+fn the_first_repetition_leaves_whatever_is_in_flight() {
+    let mut prr = Prr::begin(20 * MSS);
+    prr.on_ack(&Delivery { delivered: 0, pipe: 15 * MSS, ssthresh: 10 * MSS, safe: false, mss: MSS });
+    assert_eq!(prr.window(), 16 * MSS);
+    prr.on_sent(MSS);
+    prr.on_ack(&Delivery { delivered: 0, pipe: 16 * MSS, ssthresh: 10 * MSS, safe: false, mss: MSS });
+    assert_eq!(prr.window(), 16 * MSS);
+}
