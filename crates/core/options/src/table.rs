@@ -38,7 +38,7 @@ impl Level {
 }
 
 /// What an option does to a socket of Clearway.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// Every number but 0 switches the field on.
     Flag(Field),
@@ -77,7 +77,7 @@ pub enum Going {
 }
 
 /// A socket option.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketOption {
     /// Its name in C, which is its word in scripts as well.
     pub name: &'static str,

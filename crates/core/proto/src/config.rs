@@ -144,21 +144,21 @@ impl Default for ConnOptions {
 const HEADERS: u16 = 60;
 
 impl ConnOptions {
-    /// What a program set on a socket. `default` is the congestion control of who asks for none by name.
-    pub fn of_socket(options: &SocketOptions, default: Congestion) -> ConnOptions {
+    /// What a program set on a socket. `default` says what holds where it set nothing.
+    pub fn of_socket(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
         let keepalive = Keepalive {
             idle: Duration::from_secs(options.keep_idle.max(1).into()),
             interval: Duration::from_secs(options.keep_interval.max(1).into()),
             count: options.keep_count.max(1),
         };
         ConnOptions {
-            nodelay: options.nodelay,
+            nodelay: options.nodelay || default.nodelay,
             cork: options.cork,
             keepalive: options.keepalive.then_some(keepalive),
             user_timeout: Duration::from_millis(options.user_timeout.into()),
-            max_segment: segment_within(options),
+            max_segment: segment_within(options, default.max_segment),
             congestion: match options.congestion {
-                clearway_options::Congestion::Default => default,
+                clearway_options::Congestion::Default => default.congestion,
                 clearway_options::Congestion::Reno => Congestion::Reno,
                 clearway_options::Congestion::Cubic => Congestion::Cubic,
             },
@@ -169,13 +169,10 @@ impl ConnOptions {
     }
 }
 
-/// Payload bytes of a segment at most, as TCP_MAXSEG and IPV6_MTU say it; 0: as the path says.
-fn segment_within(options: &SocketOptions) -> u16 {
-    match (options.max_segment, options.mtu) {
-        (most, 0) => most,
-        (0, mtu) => mtu.saturating_sub(HEADERS).max(1),
-        (most, mtu) => most.min(mtu.saturating_sub(HEADERS).max(1)),
-    }
+/// Payload bytes of a segment at most, as TCP_MAXSEG, IPV6_MTU and the defaults say it; 0: as the path says.
+fn segment_within(options: &SocketOptions, default: u16) -> u16 {
+    let of_mtu = if options.mtu == 0 { 0 } else { options.mtu.saturating_sub(HEADERS).max(1) };
+    [options.max_segment, of_mtu, default].into_iter().filter(|&most| most != 0).min().unwrap_or(0)
 }
 
 impl Default for TcpConfig {
@@ -209,5 +206,24 @@ impl Config {
     /// The defaults, with the caller's secret.
     pub fn new(secret: [u8; 32]) -> Config {
         Config { limits: Limits::default(), tcp: TcpConfig::default(), secret }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_was_told_nothing_has_the_defaults() {
+        let defaults =
+            ConnOptions { nodelay: true, congestion: Congestion::Reno, max_segment: 900, ..ConnOptions::default() };
+        assert_eq!(
+            ConnOptions::of_socket(&SocketOptions::default(), &defaults),
+            ConnOptions { urgent_inline: false, ..defaults }
+        );
+        let told =
+            SocketOptions { congestion: clearway_options::Congestion::Cubic, mtu: 800, ..SocketOptions::default() };
+        let options = ConnOptions::of_socket(&told, &defaults);
+        assert_eq!((options.congestion, options.max_segment), (Congestion::Cubic, 740));
     }
 }

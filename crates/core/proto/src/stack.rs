@@ -64,6 +64,11 @@ impl<E: Env> Stack<E> {
         &self.counters
     }
 
+    /// What holds for a connection whose owner set nothing.
+    pub fn defaults(&self) -> &ConnOptions {
+        &self.config.tcp.defaults
+    }
+
     /// Looks at all timers that are due.
     pub fn expire(&mut self, now: Instant) {
         self.expire_links(now);

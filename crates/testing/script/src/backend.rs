@@ -5,6 +5,7 @@ pub mod stack;
 
 use std::collections::BTreeMap;
 
+use clearway_options::SocketOption;
 use clearway_wire::{Addr, Endpoint};
 
 use crate::ast::Micros;
@@ -119,39 +120,29 @@ pub enum How {
 
 /// An option and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SetOption {
-    /// `SO_REUSEADDR`
-    ReuseAddr(bool),
-    /// `SO_KEEPALIVE`
-    KeepAlive(bool),
-    /// `SO_OOBINLINE`
-    OobInline(bool),
-    /// `SO_LINGER`: seconds.
+pub struct SetOption {
+    /// Which, out of the table of all.
+    pub option: &'static SocketOption,
+    /// What it is set to.
+    pub value: OptionValue,
+}
+
+/// What an option is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// A number.
+    Number(i32),
+    /// `struct linger`: seconds.
     Linger(Option<u32>),
-    /// `SO_RCVBUF`
-    ReceiveBuffer(u32),
-    /// `SO_SNDBUF`
-    SendBuffer(u32),
-    /// `TCP_NODELAY`
-    NoDelay(bool),
-    /// `TCP_CORK`
-    Cork(bool),
-    /// `TCP_QUICKACK`
-    QuickAck(bool),
-    /// `TCP_MAXSEG`
-    MaxSegment(u32),
-    /// `TCP_USER_TIMEOUT`: milliseconds.
-    UserTimeout(u32),
-    /// `TCP_KEEPIDLE`: seconds.
-    KeepIdle(u32),
-    /// `TCP_KEEPINTVL`: seconds.
-    KeepInterval(u32),
-    /// `TCP_KEEPCNT`
-    KeepCount(u32),
-    /// `TCP_CONGESTION`
-    Congestion(String),
-    /// `IP_TOS` or `IPV6_TCLASS`
-    Tos(u8),
+    /// The name of a congestion control.
+    Name(String),
+}
+
+impl SetOption {
+    /// An option that scripts may set, by its name in C.
+    pub fn option(name: &str) -> Option<&'static SocketOption> {
+        SocketOption::named(name).filter(|option| option.field().is_some())
+    }
 }
 
 /// What a call returned.
@@ -183,6 +174,11 @@ pub struct Sent {
 
 /// Values of a connection under Linux's names.
 pub type Info = BTreeMap<&'static str, i64>;
+
+/// All values of TCP_INFO by their names.
+pub(crate) fn told(info: &clearway_options::Info) -> Info {
+    clearway_options::Info::FIELDS.iter().map(|field| (field.name, field.get(info) as i64)).collect()
+}
 
 /// The stack under test. Errors are about the test bench, not about the stack.
 pub trait Backend {

@@ -1,9 +1,12 @@
 //! Calls as the script writes them, as operations of a backend.
 
+use clearway_options::{Field, How};
 use clearway_wire::Endpoint;
 
 use crate::ast::{Arg, Call};
-use crate::backend::{BOUND_PORT, Fd, How, Op, ReadFlags, SERVER_PORT, SetOption, WriteFlags, poll};
+use crate::backend::{
+    BOUND_PORT, Fd, How as Side, Op, OptionValue, ReadFlags, SERVER_PORT, SetOption, WriteFlags, poll,
+};
 use crate::errno::Errno;
 
 /// What a call needs to know of the run that it belongs to.
@@ -158,11 +161,11 @@ impl Args<'_> {
         Ok((Some(Op::Write(self.fd()?, bytes, flags)), Check::Written(self.raw_fd()?)))
     }
 
-    fn how(&self) -> Result<How, String> {
+    fn how(&self) -> Result<Side, String> {
         match self.name(1)? {
-            "SHUT_RD" => Ok(How::Read),
-            "SHUT_WR" => Ok(How::Write),
-            "SHUT_RDWR" => Ok(How::Both),
+            "SHUT_RD" => Ok(Side::Read),
+            "SHUT_WR" => Ok(Side::Write),
+            "SHUT_RDWR" => Ok(Side::Both),
             other => Err(format!("{other} is no way to shut down")),
         }
     }
@@ -175,40 +178,25 @@ impl Args<'_> {
         }
     }
 
-    fn option_value(&self) -> Result<u32, String> {
+    fn option_value(&self) -> Result<i32, String> {
         match self.boxed(3)? {
-            Arg::Number(value) => u32::try_from(*value).map_err(|_| format!("{value} is out of range")),
+            Arg::Number(value) => i32::try_from(*value).map_err(|_| format!("{value} is out of range")),
             _ => Err("the value of this option has to be a number in brackets, as in [1]".into()),
         }
     }
 
     fn option(&self) -> Result<SetOption, String> {
-        let value = || self.option_value();
-        let on = || self.option_value().map(|value| value != 0);
-        Ok(match self.name(2)? {
-            "SO_REUSEADDR" => SetOption::ReuseAddr(on()?),
-            "SO_KEEPALIVE" => SetOption::KeepAlive(on()?),
-            "SO_OOBINLINE" => SetOption::OobInline(on()?),
-            "SO_RCVBUF" => SetOption::ReceiveBuffer(value()?),
-            "SO_SNDBUF" => SetOption::SendBuffer(value()?),
-            "SO_LINGER" => SetOption::Linger(self.linger()?),
-            "TCP_NODELAY" => SetOption::NoDelay(on()?),
-            "TCP_CORK" => SetOption::Cork(on()?),
-            "TCP_QUICKACK" => SetOption::QuickAck(on()?),
-            "TCP_MAXSEG" => SetOption::MaxSegment(value()?),
-            "TCP_USER_TIMEOUT" => SetOption::UserTimeout(value()?),
-            "TCP_KEEPIDLE" => SetOption::KeepIdle(value()?),
-            "TCP_KEEPINTVL" => SetOption::KeepInterval(value()?),
-            "TCP_KEEPCNT" => SetOption::KeepCount(value()?),
-            "TCP_CONGESTION" => match self.boxed(3)? {
-                Arg::Text(name) => SetOption::Congestion(name.clone()),
-                _ => return Err("TCP_CONGESTION wants a text".into()),
+        let name = self.name(2)?;
+        let option = SetOption::option(name).ok_or_else(|| format!("the option {name} is not known here"))?;
+        let value = match option.how {
+            How::Shaped(Field::Linger) => OptionValue::Linger(self.linger()?),
+            How::Shaped(Field::Congestion) => match self.boxed(3)? {
+                Arg::Text(name) => OptionValue::Name(name.clone()),
+                _ => return Err(format!("{name} wants a text")),
             },
-            "IP_TOS" | "IPV6_TCLASS" => {
-                SetOption::Tos(u8::try_from(value()?).map_err(|_| "this option has eight bits".to_owned())?)
-            }
-            other => return Err(format!("the option {other} is not known here")),
-        })
+            _ => OptionValue::Number(self.option_value()?),
+        };
+        Ok(SetOption { option, value })
     }
 
     fn linger(&self) -> Result<Option<u32>, String> {

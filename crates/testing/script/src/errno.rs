@@ -44,6 +44,7 @@ const NAMES: [(i32, &str); 33] = [
 ];
 
 impl Errno {
+    pub(crate) const NO_ENTRY: Errno = Errno(2);
     pub(crate) const AGAIN: Errno = Errno(11);
     pub(crate) const NO_MEMORY: Errno = Errno(12);
     pub(crate) const INVALID: Errno = Errno(22);

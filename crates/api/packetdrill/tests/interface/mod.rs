@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clearway_script::ast::Micros;
-use clearway_script::backend::{Fd, How, Info, Net, Op, Reply, Sent, SetOption};
+use clearway_script::backend::{Fd, How, Info, Net, Op, OptionValue, Reply, Sent, SetOption};
 use clearway_script::errno::Errno;
 use clearway_script::settings::knobs;
 use clearway_script::{Backend, IpVersion};
@@ -273,42 +273,20 @@ fn answer(value: ssize_t) -> Reply {
 /// # Safety
 /// The table is the adapter's.
 #[allow(unsafe_op_in_unsafe_fn)]
-unsafe fn set(table: &Table, net: &Net, fd: Fd, option: SetOption) -> Reply {
-    let (tcp, socket) = (libc::IPPROTO_TCP, libc::SOL_SOCKET);
-    let tos = if net.version == IpVersion::V4 {
-        (libc::IPPROTO_IP, libc::IP_TOS)
-    } else {
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+unsafe fn set(table: &Table, net: &Net, fd: Fd, SetOption { option, value }: SetOption) -> Reply {
+    let (level, name) = match option.name {
+        // A script says one word for both families.
+        "IP_TOS" | "IPV6_TCLASS" if net.version == IpVersion::V4 => (libc::IPPROTO_IP, libc::IP_TOS),
+        "IP_TOS" | "IPV6_TCLASS" => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        _ => (option.level as c_int, option.number),
     };
-    let mut bytes = Vec::new();
-    let ((level, name), number) = match option {
-        SetOption::ReuseAddr(on) => ((socket, libc::SO_REUSEADDR), on.into()),
-        SetOption::KeepAlive(on) => ((socket, libc::SO_KEEPALIVE), on.into()),
-        SetOption::OobInline(on) => ((socket, libc::SO_OOBINLINE), on.into()),
-        SetOption::ReceiveBuffer(len) => ((socket, libc::SO_RCVBUF), len),
-        SetOption::SendBuffer(len) => ((socket, libc::SO_SNDBUF), len),
-        SetOption::NoDelay(on) => ((tcp, libc::TCP_NODELAY), on.into()),
-        SetOption::Cork(on) => ((tcp, libc::TCP_CORK), on.into()),
-        SetOption::QuickAck(on) => ((tcp, libc::TCP_QUICKACK), on.into()),
-        SetOption::MaxSegment(len) => ((tcp, libc::TCP_MAXSEG), len),
-        SetOption::UserTimeout(ms) => ((tcp, libc::TCP_USER_TIMEOUT), ms),
-        SetOption::KeepIdle(s) => ((tcp, libc::TCP_KEEPIDLE), s),
-        SetOption::KeepInterval(s) => ((tcp, libc::TCP_KEEPINTVL), s),
-        SetOption::KeepCount(count) => ((tcp, libc::TCP_KEEPCNT), count),
-        SetOption::Tos(value) => (tos, value.into()),
-        SetOption::Linger(wait) => {
-            bytes.extend_from_slice(&c_int::from(wait.is_some()).to_ne_bytes());
-            bytes.extend_from_slice(&wait.unwrap_or(0).to_ne_bytes());
-            ((socket, libc::SO_LINGER), 0)
+    let bytes = match value {
+        OptionValue::Number(number) => number.to_ne_bytes().to_vec(),
+        OptionValue::Linger(wait) => {
+            [c_int::from(wait.is_some()).to_ne_bytes(), wait.unwrap_or(0).to_ne_bytes()].concat()
         }
-        SetOption::Congestion(algorithm) => {
-            bytes.extend_from_slice(algorithm.as_bytes());
-            ((tcp, libc::TCP_CONGESTION), 0)
-        }
+        OptionValue::Name(name) => name.into_bytes(),
     };
-    if bytes.is_empty() {
-        bytes.extend_from_slice(&number.to_ne_bytes());
-    }
     let len = bytes.len() as socklen_t;
     answer((table.setsockopt)(table.data, fd as c_int, level, name, bytes.as_ptr().cast(), len) as ssize_t)
 }

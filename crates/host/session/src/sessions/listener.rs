@@ -206,7 +206,7 @@ impl Sessions {
             v6_only: session.options.v6_only,
             backlog,
             token,
-            options: conn_options(&session.options, None),
+            options: conn_options(&session.options, stack.defaults()),
         };
         let listener = stack.listen_bound(bind, spec)?;
         let sizes = Sizes {

@@ -79,7 +79,7 @@ impl Sessions {
             local: session.source_for(&peer.addr).map(|addr| Endpoint::new(addr, 0)),
             remote: peer,
             token,
-            options: conn_options(&session.options, None),
+            options: conn_options(&session.options, stack.defaults()),
         };
         let begun = match session.bind {
             Some(bind) => stack.connect_bound(time.now, bind, spec),

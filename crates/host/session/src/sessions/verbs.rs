@@ -253,8 +253,10 @@ impl Sessions {
         match &session.what {
             What::Conn(conn) => {
                 let conn = *conn;
-                let congestion = stack.options(conn).map(|o| o.congestion);
-                stack.set_options(conn, conn_options(&options, congestion));
+                // Who names no congestion control goes on with the one that there is.
+                let congestion = stack.options(conn).map_or(stack.defaults().congestion, |now| now.congestion);
+                let default = ConnOptions { congestion, ..*stack.defaults() };
+                stack.set_options(conn, conn_options(&options, &default));
                 if let Some(on) = quick_ack {
                     stack.set_quick_ack(conn, on);
                 }
@@ -304,9 +306,8 @@ fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
     Some(head)
 }
 
-/// A connection's options as the stack has them. `default` is the congestion control of who asks for none by name.
-pub(super) fn conn_options(options: &SocketOptions, default: Option<clearway_proto::Congestion>) -> ConnOptions {
-    let default = default.unwrap_or(ConnOptions::default().congestion);
+/// A connection's options as the stack has them. `default` says what holds where the program set nothing.
+pub(super) fn conn_options(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
     // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
     ConnOptions { urgent_inline: true, ..ConnOptions::of_socket(options, default) }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
-use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Phase, Stack, Table, TcpInfo};
+use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
@@ -236,7 +236,7 @@ impl Backend for Core {
 
     fn info(&mut self, fd: Fd) -> Result<Info, String> {
         let conn = self.sockets.conn(fd).ok_or("that is no connection")?;
-        self.stack.info(conn).map(|info| info_of(&info)).ok_or("the connection is over".into())
+        self.stack.info(conn).map(|info| super::told(&info.to_linux())).ok_or("the connection is over".into())
     }
 
     fn command(&mut self, command: &str) -> Result<(), String> {
@@ -251,70 +251,4 @@ impl Backend for Core {
     fn patience(&self) -> Micros {
         0
     }
-}
-
-/// Linux counts in segments where the core counts in bytes.
-fn info_of(info: &TcpInfo) -> Info {
-    let mss = u32::from(info.snd_mss).max(1);
-    let segments = |bytes: u32| i64::from(bytes.div_ceil(mss));
-    let phase = match info.phase {
-        Phase::Open => 0,
-        Phase::Disorder => 1,
-        Phase::Recovery => 3,
-        Phase::Loss => 4,
-    };
-    let options = i64::from(info.timestamps) | i64::from(info.sack) << 1 | i64::from(info.snd_wscale.is_some()) << 2;
-    // Linux shows this for a threshold that was never set.
-    let ssthresh = if info.ssthresh == u32::MAX { i64::from(i32::MAX) } else { i64::from(info.ssthresh / mss) };
-    Info::from([
-        ("tcpi_state", i64::from(info.state.linux_number())),
-        ("tcpi_ca_state", phase),
-        ("tcpi_options", options),
-        ("tcpi_retransmits", i64::from(info.retransmits)),
-        ("tcpi_backoff", i64::from(info.backoff)),
-        ("tcpi_snd_wscale", i64::from(info.snd_wscale.unwrap_or(0))),
-        ("tcpi_rcv_wscale", i64::from(info.rcv_wscale.unwrap_or(0))),
-        ("tcpi_rto", info.rto.as_micros() as i64),
-        ("tcpi_snd_mss", i64::from(info.snd_mss)),
-        ("tcpi_rcv_mss", i64::from(info.rcv_mss)),
-        ("tcpi_advmss", i64::from(info.advertised_mss)),
-        ("tcpi_unacked", segments(info.unacked)),
-        ("tcpi_sacked", segments(info.sacked)),
-        ("tcpi_lost", segments(info.lost)),
-        ("tcpi_rtt", info.rtt.as_micros() as i64),
-        ("tcpi_rttvar", info.rttvar.as_micros() as i64),
-        ("tcpi_min_rtt", info.min_rtt.as_micros() as i64),
-        ("tcpi_snd_cwnd", i64::from(info.cwnd / mss)),
-        ("tcpi_snd_ssthresh", ssthresh),
-        ("tcpi_reordering", i64::from(info.reordering)),
-        ("tcpi_retrans", segments(info.retransmitted)),
-        ("tcpi_probes", i64::from(info.probes)),
-        ("tcpi_ato", info.ato.as_micros() as i64),
-        ("tcpi_pmtu", i64::from(info.path_mtu)),
-        ("tcpi_rcv_space", i64::from(info.rcv_space)),
-        ("tcpi_last_data_sent", info.last_data_sent.as_millis() as i64),
-        ("tcpi_last_data_recv", info.last_data_received.as_millis() as i64),
-        ("tcpi_last_ack_recv", info.last_ack_received.as_millis() as i64),
-        ("tcpi_data_segs_in", i64::from(info.data_segs_in)),
-        ("tcpi_data_segs_out", i64::from(info.data_segs_out)),
-        ("tcpi_delivered", i64::from(info.delivered)),
-        ("tcpi_delivery_rate", info.delivery_rate as i64),
-        ("tcpi_delivery_rate_app_limited", i64::from(info.delivery_rate_app_limited)),
-        ("tcpi_busy_time", info.busy.as_micros() as i64),
-        ("tcpi_rwnd_limited", info.rwnd_limited.as_micros() as i64),
-        ("tcpi_sndbuf_limited", info.sndbuf_limited.as_micros() as i64),
-        ("tcpi_dsack_dups", i64::from(info.dsack_dups)),
-        ("tcpi_reord_seen", i64::from(info.reord_seen)),
-        ("tcpi_rcv_ooopack", i64::from(info.rcv_ooo_segs)),
-        ("tcpi_total_retrans", i64::from(info.total_retransmits)),
-        ("tcpi_segs_in", i64::from(info.segs_in)),
-        ("tcpi_segs_out", i64::from(info.segs_out)),
-        ("tcpi_notsent_bytes", i64::from(info.unsent)),
-        ("tcpi_bytes_acked", info.bytes_acked as i64),
-        ("tcpi_bytes_received", info.bytes_received as i64),
-        ("tcpi_bytes_sent", info.bytes_sent as i64),
-        ("tcpi_bytes_retrans", info.bytes_retransmitted as i64),
-        ("tcpi_snd_wnd", i64::from(info.snd_wnd)),
-        ("tcpi_rcv_wnd", i64::from(info.rcv_wnd)),
-    ])
 }

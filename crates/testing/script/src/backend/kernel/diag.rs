@@ -1,5 +1,6 @@
 //! TCP_INFO of a connection, asked for over netlink (`sock_diag`), because the socket option has no safe wrapper.
 
+use clearway_options::InfoField;
 use clearway_wire::{Addr, Endpoint};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
@@ -76,65 +77,8 @@ fn attribute(mut bytes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// Fields of `struct tcp_info` that are one byte wide.
-const BYTES: [(usize, &str); 6] = [
-    (0, "tcpi_state"),
-    (1, "tcpi_ca_state"),
-    (2, "tcpi_retransmits"),
-    (3, "tcpi_probes"),
-    (4, "tcpi_backoff"),
-    (5, "tcpi_options"),
-];
-
-/// Fields of four bytes.
-const WORDS: [(usize, &str); 25] = [
-    (8, "tcpi_rto"),
-    (16, "tcpi_snd_mss"),
-    (20, "tcpi_rcv_mss"),
-    (24, "tcpi_unacked"),
-    (28, "tcpi_sacked"),
-    (32, "tcpi_lost"),
-    (36, "tcpi_retrans"),
-    (60, "tcpi_pmtu"),
-    (68, "tcpi_rtt"),
-    (72, "tcpi_rttvar"),
-    (76, "tcpi_snd_ssthresh"),
-    (80, "tcpi_snd_cwnd"),
-    (84, "tcpi_advmss"),
-    (88, "tcpi_reordering"),
-    (96, "tcpi_rcv_space"),
-    (100, "tcpi_total_retrans"),
-    (136, "tcpi_segs_out"),
-    (140, "tcpi_segs_in"),
-    (144, "tcpi_notsent_bytes"),
-    (148, "tcpi_min_rtt"),
-    (152, "tcpi_data_segs_in"),
-    (156, "tcpi_data_segs_out"),
-    (192, "tcpi_delivered"),
-    (228, "tcpi_snd_wnd"),
-    (232, "tcpi_rcv_wnd"),
-];
-
-/// Fields of eight bytes.
-const LONGS: [(usize, &str); 4] =
-    [(120, "tcpi_bytes_acked"), (128, "tcpi_bytes_received"), (200, "tcpi_bytes_sent"), (208, "tcpi_bytes_retrans")];
-
+/// The values that the kernel told: older ones tell fewer.
 fn fields(bytes: &[u8]) -> Info {
-    let mut info = Info::new();
-    for (at, name) in BYTES {
-        info.extend(bytes.get(at).map(|value| (name, i64::from(*value))));
-    }
-    if let Some(scales) = bytes.get(6) {
-        info.insert("tcpi_snd_wscale", i64::from(scales & 15));
-        info.insert("tcpi_rcv_wscale", i64::from(scales >> 4));
-    }
-    for (at, name) in WORDS {
-        let value = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-        info.extend(value.map(|value| (name, i64::from(u32::from_ne_bytes(*value)))));
-    }
-    for (at, name) in LONGS {
-        let value = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-        info.extend(value.map(|value| (name, u64::from_ne_bytes(*value) as i64)));
-    }
-    info
+    let value = |field: &InfoField| Some((field.name, field.read(bytes)? as i64));
+    clearway_options::Info::FIELDS.iter().filter_map(value).collect()
 }

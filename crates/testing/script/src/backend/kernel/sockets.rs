@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt as opt;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
-use crate::backend::{Fd, How, Net, Op, ReadFlags, Reply, SetOption, WriteFlags};
+use crate::backend::{Fd, How, Net, Op, OptionValue, ReadFlags, Reply, SetOption, WriteFlags};
 use crate::errno::Errno;
 use crate::settings::IpVersion;
 
@@ -183,26 +183,33 @@ fn seconds(value: u32) -> Duration {
     Duration::from_secs(u64::from(value))
 }
 
-fn set(fd: &OwnedFd, option: SetOption, net: Net) -> Outcome {
-    nothing(match option {
-        SetOption::ReuseAddr(on) => opt::set_socket_reuseaddr(fd, on),
-        SetOption::KeepAlive(on) => opt::set_socket_keepalive(fd, on),
-        SetOption::OobInline(on) => opt::set_socket_oobinline(fd, on),
-        SetOption::Linger(wait) => opt::set_socket_linger(fd, wait.map(seconds)),
-        SetOption::ReceiveBuffer(len) => opt::set_socket_recv_buffer_size(fd, len as usize),
-        SetOption::SendBuffer(len) => opt::set_socket_send_buffer_size(fd, len as usize),
-        SetOption::NoDelay(on) => opt::set_tcp_nodelay(fd, on),
-        SetOption::Cork(on) => opt::set_tcp_cork(fd, on),
-        SetOption::QuickAck(on) => opt::set_tcp_quickack(fd, on),
-        SetOption::MaxSegment(len) => nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::TcpMaxSeg, &len)
+/// What there is a function without unsafe code for.
+fn set(fd: &OwnedFd, SetOption { option, value }: SetOption, net: Net) -> Outcome {
+    let number = match value {
+        OptionValue::Number(number) => number,
+        OptionValue::Linger(wait) => return nothing(opt::set_socket_linger(fd, wait.map(seconds))),
+        OptionValue::Name(name) => return nothing(opt::set_tcp_congestion(fd, &name)),
+    };
+    let (on, count) = (number != 0, number.max(0) as u32);
+    nothing(match option.name {
+        "SO_REUSEADDR" => opt::set_socket_reuseaddr(fd, on),
+        "SO_KEEPALIVE" => opt::set_socket_keepalive(fd, on),
+        "SO_OOBINLINE" => opt::set_socket_oobinline(fd, on),
+        "SO_RCVBUF" => opt::set_socket_recv_buffer_size(fd, count as usize),
+        "SO_SNDBUF" => opt::set_socket_send_buffer_size(fd, count as usize),
+        "TCP_NODELAY" => opt::set_tcp_nodelay(fd, on),
+        "TCP_CORK" => opt::set_tcp_cork(fd, on),
+        "TCP_QUICKACK" => opt::set_tcp_quickack(fd, on),
+        "TCP_MAXSEG" => nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::TcpMaxSeg, &count)
             .map_err(|error| rustix::io::Errno::from_raw_os_error(error as i32)),
-        SetOption::UserTimeout(ms) => opt::set_tcp_user_timeout(fd, ms),
-        SetOption::KeepIdle(s) => opt::set_tcp_keepidle(fd, seconds(s)),
-        SetOption::KeepInterval(s) => opt::set_tcp_keepintvl(fd, seconds(s)),
-        SetOption::KeepCount(count) => opt::set_tcp_keepcnt(fd, count),
-        SetOption::Congestion(name) => opt::set_tcp_congestion(fd, &name),
-        SetOption::Tos(tos) if net.version == IpVersion::V4 => opt::set_ip_tos(fd, tos),
-        SetOption::Tos(tos) => opt::set_ipv6_tclass(fd, u32::from(tos)),
+        "TCP_USER_TIMEOUT" => opt::set_tcp_user_timeout(fd, count),
+        "TCP_KEEPIDLE" => opt::set_tcp_keepidle(fd, seconds(count)),
+        "TCP_KEEPINTVL" => opt::set_tcp_keepintvl(fd, seconds(count)),
+        "TCP_KEEPCNT" => opt::set_tcp_keepcnt(fd, count),
+        // A script says one word for both families.
+        "IP_TOS" | "IPV6_TCLASS" if net.version == IpVersion::V4 => opt::set_ip_tos(fd, count as u8),
+        "IP_TOS" | "IPV6_TCLASS" => opt::set_ipv6_tclass(fd, count),
+        _ => Err(rustix::io::Errno::NOPROTOOPT),
     })
 }
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use clearway_base::{Duration, Instant};
+use clearway_options::{Field, How, SocketOptions};
 use clearway_proto::{
-    Congestion, ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, Keepalive, ListenError, ListenSpec,
-    ListenerId, RecvError, SendError, Stack, State, Table, UdpError, UdpId, UdpSpec, Unreachable,
+    ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, ListenError, ListenSpec, ListenerId, RecvError,
+    SendError, Stack, State, Table, UdpError, UdpId, UdpSpec, Unreachable,
 };
 use clearway_wire::{Addr, Endpoint};
 
 use super::ScriptEnv;
-use crate::backend::{Fd, How, Net, Op, ReadFlags, Reply, SetOption, WriteFlags, poll};
+use crate::backend::{Fd, How as Side, Net, Op, OptionValue, ReadFlags, Reply, SetOption, WriteFlags, poll};
 use crate::errno::Errno;
 use crate::settings::IpVersion;
 
@@ -46,10 +47,7 @@ struct Socket {
     kind: Kind,
     blocks: bool,
     bound: Option<Endpoint>,
-    options: ConnOptions,
-    keepalive: Keepalive,
-    /// SO_LINGER with a time of zero: close resets.
-    resets: bool,
+    options: SocketOptions,
     /// The failure of the connection was told.
     told: bool,
     deaf: bool,
@@ -72,6 +70,15 @@ fn ok(value: usize) -> Tried {
 
 fn fail(errno: Errno) -> Tried {
     Ok(Reply::of(Err(errno)))
+}
+
+/// A script's socket keeps urgent data in the stream until it says otherwise, as the core does.
+fn options_at_first() -> SocketOptions {
+    SocketOptions { oob_inline: true, ..SocketOptions::default() }
+}
+
+fn of_core(options: &SocketOptions) -> ConnOptions {
+    ConnOptions::of_socket(options, &ConnOptions::default())
 }
 
 impl Sockets {
@@ -136,7 +143,7 @@ impl Sockets {
 
     fn simple(&mut self, stack: &mut Stack<ScriptEnv>, op: Op) -> Tried {
         match op {
-            Op::Socket(stream) => ok(self.add(Kind::Fresh { stream }, ConnOptions::default()) as usize),
+            Op::Socket(stream) => ok(self.add(Kind::Fresh { stream }, options_at_first()) as usize),
             Op::Bind(fd, port) => self.bind(stack, fd, port),
             Op::Listen(fd, backlog) => self.listen(stack, fd, backlog),
             Op::Accept(fd) => self.accept(stack, fd),
@@ -151,12 +158,10 @@ impl Sockets {
         }
     }
 
-    fn add(&mut self, kind: Kind, options: ConnOptions) -> Fd {
+    fn add(&mut self, kind: Kind, options: SocketOptions) -> Fd {
         let fd = self.next;
         self.next += 1;
-        let keepalive = options.keepalive.unwrap_or_default();
-        let socket =
-            Socket { kind, blocks: true, bound: None, options, keepalive, resets: false, told: false, deaf: false };
+        let socket = Socket { kind, blocks: true, bound: None, options, told: false, deaf: false };
         self.all.insert(fd, socket);
         fd
     }
@@ -193,7 +198,7 @@ impl Sockets {
         let (Kind::Fresh { stream: true }, Some(local)) = (&socket.kind, socket.bound) else {
             return fail(Errno::INVALID);
         };
-        let options = socket.options;
+        let options = of_core(&socket.options);
         let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog, token: u64::from(fd), options };
         match stack.listen(spec) {
             Ok(id) => self.with(fd, |socket| socket.kind = Kind::Listener { id, incoming: false }),
@@ -210,7 +215,7 @@ impl Sockets {
             *incoming = false;
             return Err(WouldBlock);
         };
-        let options = stack.options(conn).unwrap_or(socket.options);
+        let options = socket.options;
         let new = self.add(Kind::Conn { id: conn, connecting: false }, options);
         stack.set_token(conn, u64::from(new));
         ok(new as usize)
@@ -225,8 +230,8 @@ impl Sockets {
                 // A mapped socket that was bound to every address takes the one of the route.
                 let local =
                     socket.bound.map(|local| if mapped { Endpoint::new(Addr::ANY_V4, local.port) } else { local });
-                let spec =
-                    ConnectSpec { table: Table(0), local, remote: to, token: u64::from(fd), options: socket.options };
+                let options = of_core(&socket.options);
+                let spec = ConnectSpec { table: Table(0), local, remote: to, token: u64::from(fd), options };
                 match stack.connect(now, spec) {
                     Ok(id) => socket.kind = Kind::Conn { id, connecting: true },
                     Err(ConnectError::NoRoute) => return fail(Errno::NET_UNREACHABLE),
@@ -361,11 +366,11 @@ impl Sockets {
         }
     }
 
-    fn shutdown(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, how: How) -> Tried {
+    fn shutdown(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, how: Side) -> Tried {
         let socket = self.get(fd);
         let Kind::Conn { id, .. } = socket.kind else { return fail(Errno::NOT_CONNECTED) };
-        socket.deaf |= how != How::Write;
-        if how == How::Read {
+        socket.deaf |= how != Side::Write;
+        if how == Side::Read {
             return ok(0);
         }
         match stack.shutdown(id) {
@@ -377,7 +382,7 @@ impl Sockets {
     fn close(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd) -> Tried {
         if let Some(socket) = self.all.remove(&fd) {
             match socket.kind {
-                Kind::Conn { id, .. } if socket.resets => stack.abort(id),
+                Kind::Conn { id, .. } if socket.options.linger == Some(0) => stack.abort(id),
                 Kind::Conn { id, .. } => stack.close(id),
                 Kind::Listener { id, .. } => stack.unlisten(id),
                 Kind::Udp(id) => stack.udp_close(id),
@@ -387,45 +392,30 @@ impl Sockets {
         ok(0)
     }
 
-    fn set(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, option: SetOption) -> Tried {
+    fn set(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, SetOption { option, value }: SetOption) -> Tried {
         let socket = self.get(fd);
         let options = &mut socket.options;
-        match option {
-            SetOption::QuickAck(on) => {
-                if let Kind::Conn { id, .. } = socket.kind {
-                    stack.set_quick_ack(id, on);
-                }
-                return ok(0);
-            }
-            // Addresses are free again at once here, and the stores were made for the script's buffers.
-            SetOption::ReuseAddr(_) | SetOption::ReceiveBuffer(_) | SetOption::SendBuffer(_) => {
-                return ok(0);
-            }
-            SetOption::Linger(wait) => {
-                socket.resets = wait == Some(0);
-                return ok(0);
-            }
-            SetOption::OobInline(inline) => options.urgent_inline = inline,
-            SetOption::NoDelay(on) => options.nodelay = on,
-            SetOption::Cork(on) => options.cork = on,
-            SetOption::MaxSegment(len) => options.max_segment = len.min(65_535) as u16,
-            SetOption::UserTimeout(ms) => options.user_timeout = Duration::from_millis(u64::from(ms)),
-            SetOption::Tos(tos) => options.tos = tos,
-            SetOption::Congestion(name) => match name.as_str() {
-                "reno" => options.congestion = Congestion::Reno,
-                "cubic" => options.congestion = Congestion::Cubic,
-                _ => return fail(Errno(2)),
+        match (option.how, value) {
+            (_, OptionValue::Linger(wait)) => options.linger = wait.map(|s| u16::try_from(s).unwrap_or(u16::MAX)),
+            (_, OptionValue::Name(name)) => match clearway_options::Congestion::named(name.as_bytes()) {
+                Some(congestion) => options.congestion = congestion,
+                None => return fail(Errno::NO_ENTRY),
             },
-            SetOption::KeepIdle(s) => socket.keepalive.idle = Duration::from_secs(u64::from(s)),
-            SetOption::KeepInterval(s) => socket.keepalive.interval = Duration::from_secs(u64::from(s)),
-            SetOption::KeepCount(count) => socket.keepalive.count = count.min(255) as u8,
-            SetOption::KeepAlive(on) => options.keepalive = on.then_some(socket.keepalive),
+            (How::Shaped(Field::Tos), OptionValue::Number(number)) => options.tos = number as u8,
+            // The stores were made for the script's buffers.
+            (How::Shaped(Field::ReceiveBuffer | Field::SendBuffer), _) => {}
+            (_, OptionValue::Number(number)) => {
+                if let Err(errno) = option.set(options, number) {
+                    return fail(Errno(errno));
+                }
+            }
         }
-        if options.keepalive.is_some() {
-            options.keepalive = Some(socket.keepalive);
-        }
+        let (quick_ack, all) = (options.quick_ack, of_core(options));
         if let Kind::Conn { id, .. } = socket.kind {
-            stack.set_options(id, socket.options);
+            stack.set_options(id, all);
+            if option.field() == Some(Field::QuickAck) {
+                stack.set_quick_ack(id, quick_ack);
+            }
         }
         ok(0)
     }
