@@ -13,3 +13,6 @@ impl Env for HostEnv {
     type Rx = FifoRx;
     type Tx = FifoTx;
 }
+
+/// The stack of one worker.
+pub type HostStack = clearway_proto::Stack<HostEnv>;

@@ -67,6 +67,23 @@ pub const ORDERS: &[Order] = &[
         floor("one worker", &["worker"]),
         floor("face", &["mod"]),
     ] },
+    Order { scope: "session::store", storeys: &[
+        floor("memory and limits", &["fifo_blocks", "grant"]),
+        floor("what FIFOs are made of", &["fifo_plan"]),
+        floor("FIFOs", &["rx", "tx"]),
+        floor("from one to another", &["pass"]),
+        floor("face", &["mod"]),
+    ] },
+    Order { scope: "session::sessions", storeys: &[
+        floor("values", &["hold", "listening", "membership", "remote", "rounds"]),
+        floor("parts of a session", &["datagram_fifos", "queue_pair", "session_options"]),
+        floor("the sessions of a worker", &["state"]),
+        floor("what happens to them", &["claim", "close", "cut_throughs", "datagram", "errors", "forwarder", "groups", "info", "messages", "place",
+            "reclaim", "stream", "turn"]),
+        floor("what processes ask", &["facts", "verbs"]),
+        floor("listeners", &["listener", "remote_listener"]),
+        floor("face", &["mod"]),
+    ] },
     Order { scope: "host", storeys: &[
         floor("words and tools", &["answer", "descriptors", "error", "namespaces", "placements", "random", "setup", "workers"]),
         floor("settings and answers", &["config", "outcome"]),

@@ -11,8 +11,8 @@ use clearway_shm::attach_socket::{self, SessionId, worker_of};
 use clearway_shm::layout::{AcceptRecord, Message, taken_by};
 use nix::errno::Errno;
 
-use super::verbs::gone;
-use super::{HostStack, Session, Sessions};
+use super::state::{Session, Sessions, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
 

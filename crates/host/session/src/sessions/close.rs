@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use clearway_base::Handle;
 use clearway_shm::attach_socket::SessionId;
 
-use super::{HostStack, Session, Sessions, What};
+use super::state::{Session, Sessions, What};
+use crate::env::HostStack;
 use crate::program::Program;
 
 impl Sessions {

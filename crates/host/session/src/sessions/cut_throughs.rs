@@ -4,15 +4,13 @@
 //! (a *cut-through pair*) the worker begins to take what one side writes and puts it into the other side's receive FIFO, once what the stack has sent before is acknowledged.
 //! Whatever goes wrong, a direction can go back to the stack between any two bytes.
 
-use std::collections::BTreeSet;
-
 use clearway_base::{Duration, Handle, Instant};
 use clearway_proto::ConnId;
 use clearway_shm::layout::event;
-use clearway_wire::Endpoint;
 
 use super::hold::When;
-use super::{HostStack, Session, Sessions, What};
+use super::state::{CutThrough, Ending, Session, Sessions, What};
+use crate::env::HostStack;
 use crate::store::{Liar, pass};
 
 /// Bytes that one direction passes before others get their turn.
@@ -23,47 +21,6 @@ const LOOKS: u32 = 8;
 
 /// How long what was written to a session that nobody has any more waits to be taken, without any progress. As long as the stack waits for a peer that does not close.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-/// The other end of a connection, when that is ours too.
-#[derive(Clone, Copy)]
-pub(super) struct CutThrough {
-    peer: Handle<Session>,
-    /// What is to be done when the last byte is passed.
-    ending: Ending,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Open,
-    /// The process writes no more.
-    Shut,
-    /// Nobody has the session any more.
-    Closed,
-}
-
-/// Both ends of a connection, ours first.
-pub(super) type Ends = (Endpoint, Endpoint);
-
-/// Sessions that were closed before their bytes were passed. There may be as many as a program has sessions, so nothing walks them.
-#[derive(Default)]
-pub(super) struct Leavers {
-    /// Until when each may stay so, the first to go first.
-    by_time: BTreeSet<(Instant, u64)>,
-    /// Whose time begins now: they were just closed, or some of their bytes were taken.
-    fresh: Vec<Handle<Session>>,
-}
-
-impl Leavers {
-    /// The session waits from now on, or begins anew.
-    pub(super) fn begin(&mut self, handle: Handle<Session>) {
-        self.fresh.push(handle);
-    }
-
-    /// None waits to be told until when it may stay.
-    pub(super) fn have_their_time(&self) -> bool {
-        self.fresh.is_empty()
-    }
-}
 
 impl Sessions {
     /// A connection is made. When its program asked for cut-through and the other end is here, and asked as well, they are joined.

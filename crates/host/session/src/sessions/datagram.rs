@@ -1,132 +1,32 @@
 //! Datagram sessions. A full FIFO towards the stack holds the process back; a full one towards the process leaves datagrams in the socket's queue, which
 //! drops and counts what it cannot hold.
 
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
-use clearway_proto::{Datagram, UdpError, UdpEvents, UdpId, UdpOut, UdpSpec};
-use clearway_shm::attach_socket::FifoPlace;
-use clearway_shm::layout::{DatagramHead, event, flags};
+use clearway_proto::{UdpEvents, UdpId, UdpSpec};
+use clearway_shm::layout::{event, flags};
 use clearway_shm::record::{MAX_DATAGRAM, datagram_record_len};
 use clearway_shm::{Consumer, Hostile, Producer};
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
-use super::errors::about_errors;
-use super::forwarder::{Forwarded, Road};
-use super::groups::{Wish, iface_of, multicast_options};
-use super::verbs::gone;
-use super::{HostStack, Session, Sessions, What};
+use super::datagram_fifos::{Datagrams, Sent};
+use super::remote::Forwarded;
+use super::session_options::{about_errors, multicast_options};
+use super::state::{Session, Sessions, What, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::quota::{Permit, Thing};
 use crate::store::FifoBlocks;
-
-/// The longest payload of a record.
-pub(super) const SCRATCH: usize = MAX_DATAGRAM as usize;
 
 /// A FIFO that takes a record of any length, and another one while that is being read.
 const MIN_FIFO: u32 = 2 * datagram_record_len(MAX_DATAGRAM);
 
 /// Datagrams that one session hands over before others get their turn.
 const QUANTUM: usize = 512;
-
-/// A datagram session's part in the stack.
-pub(super) struct Datagrams {
-    /// None before it is bound.
-    pub(super) socket: Option<UdpId>,
-    rx: Producer,
-    tx: Consumer,
-    rx_blocks: FifoBlocks,
-    tx_blocks: FifoBlocks,
-    /// Memberships that wait for it.
-    pub(super) wishes: Vec<Wish>,
-    /// Datagrams may come joined (UDP_GRO).
-    gro: bool,
-    /// Between here and the workers that hold the port too.
-    pub(super) road: Arc<Road>,
-    /// Something went through since somebody looked last.
-    moved: bool,
-    _permit: Permit,
-}
-
-/// What came of sending one datagram.
-enum Sent {
-    /// It is the stack's, or nobody's: an error was told.
-    Gone,
-    /// The stack's queue is full.
-    Later,
-}
-
-impl Datagrams {
-    pub(super) fn places(&self) -> (FifoPlace, FifoPlace) {
-        (self.rx_blocks.place, self.tx_blocks.place)
-    }
-
-    /// Bytes in both FIFOs, and how many there may be.
-    pub(super) fn fill(&self) -> ((u32, u32), (u32, u32)) {
-        let fill = |blocks: &FifoBlocks| {
-            let head = blocks.mem.head();
-            let len = head.tail.load(Ordering::Relaxed).wrapping_sub(head.head.load(Ordering::Relaxed));
-            (len.min(blocks.place.limit), blocks.place.limit)
-        };
-        (fill(&self.rx_blocks), fill(&self.tx_blocks))
-    }
-
-    /// What was handed to the stack still leaves. Answers how many datagrams were not.
-    pub(super) fn end(mut self: Box<Self>, stack: &mut HostStack) -> u64 {
-        if let Some(socket) = self.socket {
-            stack.udp_close(socket);
-        }
-        let mut lost = 0;
-        while let Ok(Some(head)) = self.tx.datagram() {
-            self.tx.consume_datagram(&head);
-            lost += 1;
-        }
-        lost
-    }
-
-    /// Whether the process has written something that the stack has not taken.
-    fn has_more(&mut self) -> bool {
-        matches!(self.tx.datagram(), Ok(Some(_)))
-    }
-
-    /// Gives back the memory in which nothing lies. True: the process waits for room to write, and there is some.
-    pub(super) fn give_back(&mut self) -> bool {
-        if let Ok(len) = self.rx.len() {
-            let start = self.rx.offset(0).wrapping_sub(len) & (self.rx_blocks.place.capacity - 1);
-            self.rx_blocks.keep_only(start, len);
-        }
-        let known = self.tx.known();
-        if self.tx.withhold() && self.tx.len().is_ok_and(|len| len == known) {
-            self.tx_blocks.keep_only(self.tx.offset(0), known);
-        }
-        self.tx.lend(self.tx_blocks.place.limit);
-        self.tx.room_wanted(1)
-    }
-
-    /// Whether something went through since the last call.
-    pub(super) fn has_moved(&mut self) -> bool {
-        std::mem::take(&mut self.moved)
-    }
-
-    /// Bytes of memory that both FIFOs have.
-    pub(super) fn charged(&self) -> u64 {
-        self.rx_blocks.charged() + self.tx_blocks.charged()
-    }
-
-    fn push(&mut self, head: DatagramHead, payload: &[u8]) -> Result<bool, Hostile> {
-        let is_there = self.rx.push_datagram(head, &[IoSlice::new(payload)])?;
-        self.moved |= is_there;
-        if is_there {
-            let len = datagram_record_len(payload.len() as u32);
-            self.rx_blocks.touch(self.rx.offset(0).wrapping_sub(len), len);
-        }
-        Ok(is_there)
-    }
-}
 
 impl Sessions {
     /// Gives a new datagram session its FIFOs.
@@ -398,96 +298,5 @@ impl Sessions {
         if what.has(UdpEvents::ERROR) {
             self.tell_error(stack, handle);
         }
-    }
-}
-
-impl Datagrams {
-    fn hand_over(
-        &mut self,
-        stack: &mut HostStack,
-        socket: UdpId,
-        head: &DatagramHead,
-        scratch: &mut [u8],
-    ) -> Result<(Sent, Option<Errno>), Hostile> {
-        let Some((to, from)) = addresses(head) else { return Ok((Sent::Gone, Some(Errno::EAFNOSUPPORT))) };
-        let len = self.tx.peek_datagram(head, 0, scratch)?;
-        let out = UdpOut {
-            to,
-            from,
-            tos: (head.tos != 0).then_some(head.tos),
-            ttl: (head.ttl != 0).then_some(head.ttl),
-            segment_size: head.segment_size,
-            iface: iface_of(head.iface),
-        };
-        match stack.udp_send_with(socket, &out, &scratch[..len]) {
-            Ok(()) => Ok((Sent::Gone, None)),
-            Err(UdpError::Full) => Ok((Sent::Later, None)),
-            Err(why) => Ok((Sent::Gone, Some(send_errno(why)))),
-        }
-    }
-
-    /// Takes datagrams from the stack into the FIFO. True: there were some.
-    fn take_from(&mut self, stack: &mut HostStack, socket: UdpId) -> Result<bool, Hostile> {
-        let mut any = false;
-        loop {
-            // Room for the longest is asked for, because a datagram that was taken from the stack cannot be put back.
-            if !self.has_room()? {
-                return Ok(any);
-            }
-            let Some(datagram) = stack.udp_recv(socket) else { return Ok(any) };
-            let head = head_of(&datagram);
-            any |= self.push(head, datagram.payload)?;
-        }
-    }
-
-    fn has_room(&mut self) -> Result<bool, Hostile> {
-        const WANTED: u32 = datagram_record_len(MAX_DATAGRAM);
-        if self.rx.room()? >= WANTED {
-            return Ok(true);
-        }
-        self.rx.ask_room();
-        Ok(self.rx.room()? >= WANTED)
-    }
-}
-
-/// Where a datagram goes (None: the connected peer) and what it comes from (None: the stack chooses).
-fn addresses(head: &DatagramHead) -> Option<(Option<Endpoint>, Option<Addr>)> {
-    let addr = |bytes: &[u8; 16], family: u8| match family {
-        4 => Some(Addr::v4([bytes[0], bytes[1], bytes[2], bytes[3]])),
-        6 => Some(Addr::v6(*bytes)),
-        _ => None,
-    };
-    let is_zero = |bytes: &[u8; 16]| bytes.iter().all(|b| *b == 0);
-    if head.family == 0 {
-        return Some((None, None));
-    }
-    let to = Endpoint::new(addr(&head.peer, head.family)?, head.port);
-    let from = if is_zero(&head.local) { None } else { addr(&head.local, head.family) };
-    Some((Some(to), from))
-}
-
-pub(super) fn head_of(datagram: &Datagram<'_>) -> DatagramHead {
-    let bytes = |addr: &Addr| {
-        let mut bytes = [0; 16];
-        let wire = addr.wire_bytes();
-        bytes[..wire.len()].copy_from_slice(wire);
-        bytes
-    };
-    let mut head = DatagramHead::default();
-    (head.port, head.segment_size) = (datagram.from.port, datagram.segment_size);
-    (head.tos, head.ttl) = (datagram.tos, datagram.ttl);
-    head.family = if datagram.from.addr.is_v4() { 4 } else { 6 };
-    // Linux counts interfaces from 1.
-    head.iface = u32::from(datagram.iface.0) + 1;
-    (head.peer, head.local) = (bytes(&datagram.from.addr), bytes(&datagram.to));
-    head
-}
-
-/// Linux's number for a datagram that could not be sent.
-fn send_errno(why: UdpError) -> Errno {
-    match why {
-        // Neither a destination nor a peer.
-        UdpError::BadAddress => Errno::EINVAL,
-        other => Refusal::from(other).errno,
     }
 }

@@ -5,33 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
-use clearway_options::{PMTU_DISC_DO, PMTU_DISC_PROBE};
-use clearway_proto::{UdpError, UdpErrorReport, UdpFragmenting, UdpId};
-use clearway_shm::attach_socket::{ErrorReport, SessionId, SocketOptions};
+use clearway_proto::{UdpErrorReport, UdpId};
+use clearway_shm::attach_socket::{ErrorReport, SessionId};
 use clearway_shm::layout::event;
 use nix::errno::Errno;
 
-use super::verbs::gone;
-use super::{HostStack, Session, Sessions, What};
+use super::state::{Session, Sessions, What, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, of_unreachable, refuse};
 use crate::program::Program;
-
-/// What IP_MTU_DISCOVER or IPV6_MTU_DISCOVER means, as Linux does it. None: it was never set.
-fn fragmenting(discover: Option<u8>, refused: bool) -> UdpFragmenting {
-    UdpFragmenting {
-        refused,
-        dont_fragment: matches!(discover, Some(1 | PMTU_DISC_DO | PMTU_DISC_PROBE)),
-        link_mtu_only: discover.is_some_and(|how| how >= PMTU_DISC_PROBE),
-    }
-}
-
-/// Tells the stack what a session's options say of datagrams that are too long, and of errors.
-pub(super) fn about_errors(stack: &mut HostStack, socket: UdpId, options: &SocketOptions) -> Result<(), UdpError> {
-    let v4 = fragmenting(options.discover_v4, options.refuses_longer(false));
-    let v6 = fragmenting(options.discover_v6, options.refuses_longer(true));
-    stack.udp_set_fragmenting(socket, v4, v6)?;
-    stack.udp_set_reports(socket, options.receive_errors)
-}
 
 /// The error that a program sees.
 fn errno_of(report: &UdpErrorReport) -> Errno {

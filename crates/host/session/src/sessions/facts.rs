@@ -7,8 +7,9 @@ use clearway_proto::{InterfaceInfo, Link, NextHop, State};
 use clearway_shm::attach_socket::{Info, Interface, SessionId};
 use nix::errno::Errno;
 
-use super::verbs::gone;
-use super::{HostStack, Sessions, What, place};
+use super::place;
+use super::state::{Sessions, What, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::interfaces::InterfaceEntry;
 use crate::program::Program;

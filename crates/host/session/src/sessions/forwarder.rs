@@ -3,61 +3,24 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_proto::{Sharing, UdpId, UdpSpec};
 use clearway_shm::attach_socket::{SessionId, worker_of};
-use clearway_shm::layout::DatagramHead;
 use clearway_wire::Endpoint;
 
-use super::datagram::head_of;
-use super::{HostStack, Session, Sessions, What};
+use super::datagram_fifos::head_of;
+use super::remote::{Forwarded, Forwarder, MARK, Road};
+use super::state::{Session, Sessions, What};
+use crate::env::HostStack;
 use crate::program::Program;
-
-/// Forwarders on one worker at most.
-pub(super) const MAX_FORWARDERS: u32 = 1 << 16;
-
-/// In the word of a forwarder, where that of a session has nothing: slots are 24 bits.
-const MARK: u64 = 1 << 31;
 
 /// Payload of one forwarder on its way home, which it takes faster than it is taken there, at most.
 const MAX_ON_THE_WAY: u32 = 1 << 20;
 
 /// What a datagram costs on the way besides its payload.
 const LETTER: u32 = 128;
-
-/// A bound port of a session on another worker.
-pub(super) struct Forwarder {
-    home: SessionId,
-    program: Arc<Program>,
-    /// None: somebody else's socket stands in the way here.
-    socket: Option<UdpId>,
-    road: Arc<Road>,
-}
-
-/// What home and forwarders know of datagrams between them.
-#[derive(Default)]
-pub(super) struct Road {
-    /// Bytes on their way.
-    bytes: AtomicU32,
-    /// Datagrams that found no room on the way, or at its end.
-    lost: AtomicU64,
-}
-
-impl Road {
-    pub(super) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-}
-
-/// A datagram on its way home.
-pub(super) type Forwarded = (DatagramHead, SocketAddr, Vec<u8>);
-
-/// The forwarder that a word of the stack's means.
-pub(super) fn handle_of(token: u64) -> Option<Handle<Forwarder>> {
-    if token & MARK == 0 { None } else { Handle::from_bits(token & !MARK) }
-}
 
 impl Sessions {
     fn other_workers(&self) -> impl Iterator<Item = usize> + use<> {

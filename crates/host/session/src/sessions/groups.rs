@@ -1,70 +1,17 @@
 //! Groups that datagram sessions are in.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use clearway_base::Handle;
-use clearway_pkt::Iface;
-use clearway_proto::{GroupChange, GroupError, MulticastOptions, Table, UdpId};
-use clearway_shm::attach_socket::{self, SessionId, SocketOptions};
-use clearway_wire::Addr;
+use clearway_proto::{GroupError, Table};
+use clearway_shm::attach_socket::SessionId;
 use nix::errno::Errno;
 
-use super::verbs::gone;
-use super::{HostStack, Session, Sessions, What};
+use super::membership::{MAX_WISHES, Wish};
+use super::state::{Session, Sessions, What, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
-
-/// A membership as a process wants it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
-    /// The interface's number from 1; 0: as the route says.
-    pub iface: u32,
-    /// The group.
-    pub group: IpAddr,
-    /// How the membership changes.
-    pub change: attach_socket::GroupChange,
-}
-
-/// Memberships that wait for a session to be bound at most: as many as Linux lets a socket have (`igmp_max_memberships`).
-pub(super) const MAX_WISHES: usize = 20;
-
-impl Wish {
-    /// Has a socket's membership changed.
-    fn apply(&self, stack: &mut HostStack, socket: UdpId, table: Table) -> Result<(), GroupError> {
-        let group = Addr::from(self.group.to_canonical());
-        let iface = match iface_of(self.iface) {
-            Some(iface) => Some(iface),
-            None => stack.group_interface(table, None, group),
-        };
-        let iface = iface.ok_or(GroupError::NoInterface)?;
-        let source = |ip: IpAddr| Addr::from(ip.to_canonical());
-        let change = match self.change {
-            attach_socket::GroupChange::Join => GroupChange::Join,
-            attach_socket::GroupChange::Leave => GroupChange::Leave,
-            attach_socket::GroupChange::JoinSource(ip) => GroupChange::JoinSource(source(ip)),
-            attach_socket::GroupChange::LeaveSource(ip) => GroupChange::LeaveSource(source(ip)),
-            attach_socket::GroupChange::Block(ip) => GroupChange::Block(source(ip)),
-            attach_socket::GroupChange::Unblock(ip) => GroupChange::Unblock(source(ip)),
-        };
-        stack.udp_group(socket, iface, group, change)
-    }
-}
-
-/// Processes count interfaces from 1.
-pub(super) fn iface_of(number: u32) -> Option<Iface> {
-    Some(Iface(u16::try_from(number.checked_sub(1)?).ok()?))
-}
-
-/// What a process set, as the stack has it.
-pub(super) fn multicast_options(set: &SocketOptions) -> MulticastOptions {
-    MulticastOptions {
-        ttl: set.multicast_ttl,
-        loop_back: set.multicast_loop,
-        iface: iface_of(set.multicast_iface),
-        all: set.multicast_all,
-    }
-}
 
 fn refusal(why: GroupError) -> Refusal {
     let (errno, why) = match why {

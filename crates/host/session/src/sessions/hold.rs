@@ -4,7 +4,7 @@
 //! tens of thousands of times a second. So its notifier is held for a moment, while bytes gather. A notifier is held only for one that has not written for a
 //! while: who asks and waits for answers is woken at once.
 //!
-//! No notifier is held for ever. [`super::Sessions::notify_sleepers`] asks at the end of every turn; [`Hold::ends_at`] is among the worker's deadlines, so there is a turn
+//! No notifier is held for ever. `Sessions::notify_sleepers` asks at the end of every turn; [`Hold::ends_at`] is among the worker's deadlines, so there is a turn
 //! when the time is over; and before the worker sleeps all that are held are notified.
 
 use clearway_base::{Duration, Instant};

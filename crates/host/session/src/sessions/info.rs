@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use clearway_proto::{ConnId, UdpId};
 use clearway_shm::attach_socket::{Kind, SessionId};
 
-use super::{HostStack, Session, Sessions, What};
+use super::state::{Session, Sessions, What};
+use crate::env::HostStack;
 
 /// What a session is just now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,20 +1,24 @@
 //! Listeners, and connections that wait to be accepted.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Handle, Instant};
-use clearway_proto::{ListenSpec, ListenerId};
-use clearway_shm::attach_socket::{self, FifoPlace, Kind, SessionId};
+use clearway_proto::ListenSpec;
+use clearway_shm::attach_socket::{self, Kind, SessionId};
 use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
 use clearway_shm::{Hostile, Producer};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
 use super::hold::When;
-use super::verbs::{Birth, conn_options, gone};
-use super::{HostStack, QueuePair, Session, Sessions, What};
+use super::listening::{Listening, RECORD};
+use super::queue_pair::QueuePair;
+use super::session_options::conn_options;
+use super::state::{PartlyWoken, Session, Sessions, What, gone};
+use super::verbs::Birth;
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
 use crate::quota::{Permit, Thing};
@@ -23,38 +27,9 @@ use crate::store::{FifoBlocks, Sizes};
 /// Connections that may wait at one listener at most, whatever the program asks (net.core.somaxconn).
 const MAX_BACKLOG: u32 = 4096;
 
-/// A listening session's part in the stack.
-pub(super) struct Listening {
-    listener: ListenerId,
-    end: Producer,
-    blocks: FifoBlocks,
-    _permit: Permit,
-    /// Connections that may wait on each worker.
-    backlog: u32,
-    /// The records that were written of sessions that no process has claimed.
-    waiting: Vec<AcceptRecord>,
-    /// Records in the FIFO, and perhaps some before them that were taken out.
-    left: VecDeque<SessionId>,
-    /// Sessions whose records were taken out by a process that died, as far as can be known, and that get new ones.
-    again: Vec<SessionId>,
-    /// Some of its processes were woken for what waits, and not all.
-    is_partly_woken: bool,
-}
-
-/// Some processes of a listener were woken for what waits there.
-pub(super) struct PartlyWoken {
-    listener: Handle<Session>,
-    /// When the others are woken too,
-    due: Instant,
-    /// if this one waits still.
-    oldest: SessionId,
-}
-
 /// How long a process that was woken for a connection has for taking it before the others are woken too. Most take it in some microseconds; longer than a moment needs one that has no
 /// processor, and then the others are no help, or one that is stopped or has become busy with something else.
 const TAKEN_WITHIN: Duration = Duration::from_millis(5);
-
-const RECORD: u32 = size_of::<AcceptRecord>() as u32;
 
 /// The SYN-ACK's timeouts that so many seconds take, as Linux counts them for TCP_DEFER_ACCEPT: one second, then twice as long each, two minutes at most.
 fn timeouts(seconds: u32) -> u8 {
@@ -65,92 +40,6 @@ fn timeouts(seconds: u32) -> u8 {
         wait = (wait * 2).min(120);
     }
     count
-}
-
-impl Listening {
-    pub(super) fn place(&self) -> FifoPlace {
-        self.blocks.place
-    }
-
-    /// Connections that wait, and how many may.
-    pub(super) fn fill(&self) -> (u32, u32) {
-        (self.waiting.len() as u32, self.blocks.place.limit / RECORD)
-    }
-
-    /// So many records may wait.
-    fn limit_to(&mut self, records: u32) {
-        self.blocks.place.limit = records * RECORD;
-        self.end.set_limit(records * RECORD);
-    }
-
-    pub(super) fn claimed(&mut self, child: SessionId) {
-        self.waiting.retain(|record| record.session != child);
-        self.again.retain(|id| *id != child);
-    }
-
-    fn leave(&mut self, record: AcceptRecord) -> Result<bool, Hostile> {
-        let is_there = self.end.push_accept(record)?;
-        if is_there {
-            self.blocks.touch(self.end.offset(0).wrapping_sub(RECORD), RECORD);
-            self.left.push_back(record.session);
-            self.forget_taken()?;
-        }
-        Ok(is_there)
-    }
-
-    /// Forgets records that were taken out.
-    fn forget_taken(&mut self) -> Result<(), Hostile> {
-        let inside = (self.end.len()? / RECORD) as usize;
-        let taken = self.left.len().saturating_sub(inside);
-        drop(self.left.drain(..taken));
-        Ok(())
-    }
-
-    /// The connection that has waited in the FIFO for longest.
-    fn oldest(&mut self) -> Option<SessionId> {
-        // A position that is impossible is found when the next record is left.
-        self.forget_taken().ok()?;
-        self.left.front().copied()
-    }
-
-    /// A process of the program died. Sessions that wait and have no record in the FIFO were perhaps in its hands: whoever is first to claim one has it.
-    fn recover(&mut self) -> Result<(), Hostile> {
-        self.forget_taken()?;
-        let known: HashSet<SessionId> = self.left.iter().chain(&self.again).copied().collect();
-        let waiting = self.waiting.iter().map(|record| record.session);
-        self.again.extend(waiting.filter(|id| !known.contains(id)));
-        Ok(())
-    }
-
-    /// Leaves records of what was lost, as many as fit. Answers how many there were.
-    fn leave_again(&mut self) -> Result<u32, Hostile> {
-        let mut left = 0;
-        while let Some(child) = self.again.first().copied() {
-            if self.end.room()? < RECORD {
-                self.end.ask_room();
-                if self.end.room()? < RECORD {
-                    break;
-                }
-            }
-            self.again.remove(0);
-            if let Some(record) = self.waiting.iter().find(|record| record.session == child).copied() {
-                left += u32::from(self.leave(record)?);
-            }
-        }
-        Ok(left)
-    }
-
-    /// Whether one more record fits.
-    fn has_room(&mut self) -> Result<bool, Hostile> {
-        if self.waiting.len() as u32 >= self.blocks.place.limit / RECORD {
-            return Ok(false);
-        }
-        if self.end.room()? >= RECORD {
-            return Ok(true);
-        }
-        self.end.ask_room();
-        Ok(self.end.room()? >= RECORD)
-    }
 }
 
 /// The queue pair of a process.

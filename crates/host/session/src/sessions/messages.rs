@@ -8,7 +8,9 @@ use clearway_engine::Time;
 use clearway_proto::ConnId;
 use clearway_shm::layout::{Message, request};
 
-use super::{HostStack, QUEUE_PAIR_SLOTS, Session, Sessions, What};
+use super::queue_pair::QUEUE_PAIR_SLOTS;
+use super::state::{Session, Sessions, What};
+use crate::env::HostStack;
 
 /// Messages of one process that are taken in one turn.
 const QUANTUM: usize = 256;

@@ -7,7 +7,8 @@ use clearway_shm::attach_socket::SocketOptions;
 use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
-use super::{HostContext, HostStack, Session};
+use super::state::{HostContext, Session};
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
 

@@ -4,65 +4,18 @@
 //! when memory is short every FIFO does. A connection that then holds bytes for its peer, sent and not acknowledged or behind a hole, and moves too few of them
 //! in several rounds, is ended (RFC 9293 3.8.6.1 leaves that to who has the resources). A worker whose sessions are all empty looks at none.
 
-use clearway_base::{Duration, Handle, Instant};
+use clearway_base::{Handle, Instant};
 use clearway_proto::store::lending::moves_enough;
 use clearway_shm::layout::event;
 
-use super::{HostStack, Session, Sessions, What};
-
-/// From the begin of one round to that of the next.
-const PERIOD: Duration = Duration::from_secs(1);
+use super::state::{Session, Sessions, What};
+use crate::env::HostStack;
 
 /// Places that are looked at in one turn.
 const PER_TURN: u32 = 512;
 
 /// Rounds in which a connection moves too little before it is ended.
 pub(super) const TIME_LIMIT: u8 = 3;
-
-/// How far the round is.
-#[derive(Default)]
-pub(super) struct Reclaim {
-    /// The next place to be looked at, and how many sessions were; None between two rounds.
-    at: Option<(u32, u32)>,
-    /// When the next round begins. None: nobody has anything that could be given back.
-    next: Option<Instant>,
-    began: Instant,
-    /// So much time is between this round and the one before.
-    interval: Duration,
-    /// Some session may have something to give back in the next round.
-    goes_on: bool,
-}
-
-impl Reclaim {
-    /// Something happened: there may be something to give back soon.
-    pub(super) fn wake(&mut self, now: Instant) {
-        self.goes_on = true;
-        if self.at.is_none() && self.next.is_none() {
-            self.next = Some(now + PERIOD);
-        }
-    }
-
-    pub(super) fn deadline(&self) -> Instant {
-        match self.at {
-            // The rest of a round is for the next turn.
-            Some(_) => Instant::ZERO,
-            None => self.next.unwrap_or(Instant::NEVER),
-        }
-    }
-
-    fn begin(&mut self, now: Instant) {
-        if self.at.is_none() && self.next.is_some_and(|next| next <= now) {
-            self.interval = now.since(self.began);
-            self.began = now;
-            (self.at, self.next, self.goes_on) = (Some((0, 0)), None, false);
-        }
-    }
-
-    fn end(&mut self) {
-        self.at = None;
-        self.next = self.goes_on.then(|| self.began + PERIOD);
-    }
-}
 
 impl Sessions {
     /// A part of a round, when it is time for one. True: there is more to do.

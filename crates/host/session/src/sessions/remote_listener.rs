@@ -5,36 +5,18 @@
 use std::sync::Arc;
 
 use clearway_base::Handle;
-use clearway_proto::{BindId, BindSpec, ListenSpec, ListenerId};
+use clearway_proto::{BindSpec, ListenSpec};
 use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions, worker_of};
 use clearway_shm::layout::AcceptRecord;
 use clearway_wire::Endpoint;
 
+use super::remote::{MARK, RemoteListener};
+use super::state::{Session, Sessions, What};
 use super::verbs::Birth;
-use super::{HostStack, Session, Sessions, What};
+use crate::env::HostStack;
 use crate::program::Program;
 use crate::quota::{Permit, Thing};
 use crate::store::Sizes;
-
-/// Remote listeners on one worker at most.
-pub(super) const MAX_REMOTE_LISTENERS: u32 = 1 << 16;
-
-/// In the word of a remote listener, where that of a session has nothing: slots are 24 bits.
-const MARK: u64 = 1 << 31;
-
-/// A listener of another worker.
-pub(super) struct RemoteListener {
-    home: SessionId,
-    program: Arc<Program>,
-    /// None: somebody else's listener stands in the way here.
-    listener: Option<ListenerId>,
-    bind: BindId,
-    v6: bool,
-    options: SocketOptions,
-    backlog: u32,
-    /// Connections from here that no process has claimed.
-    waiting: u32,
-}
 
 /// What a remote listener is made of.
 #[derive(Clone)]
@@ -46,11 +28,6 @@ struct Seed {
     sizes: Sizes,
     v6: bool,
     options: SocketOptions,
-}
-
-/// The remote listener that a word of the stack's means.
-pub(super) fn handle_of(token: u64) -> Option<Handle<RemoteListener>> {
-    if token & MARK == 0 { None } else { Handle::from_bits(token & !MARK) }
 }
 
 impl Sessions {

@@ -13,8 +13,9 @@ use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
 use super::hold::When;
-use super::verbs::{conn_options, gone};
-use super::{HostStack, Session, Sessions, What};
+use super::session_options::conn_options;
+use super::state::{Session, Sessions, What, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, of_failure, refuse};
 use crate::program::Program;
 use crate::store::FifoBlocks;

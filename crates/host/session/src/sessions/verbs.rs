@@ -10,9 +10,11 @@ use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{SessionHead, event, state};
 use nix::errno::Errno;
 
-use super::errors::about_errors;
-use super::groups::multicast_options;
-use super::{HostStack, QueuePair, Session, Sessions, What, place};
+use super::place;
+use super::queue_pair::QueuePair;
+use super::session_options::{about_errors, conn_options, multicast_options};
+use super::state::{Session, Sessions, What, gone};
+use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::memory::Block;
 use crate::program::Program;
@@ -102,7 +104,7 @@ impl Sessions {
         let ground = place::ground(&*self.context, stack, program);
         let index = self.index;
         let made = self.table.insert_with(|handle| Session {
-            id: super::id_of(index, handle),
+            id: super::state::id_of(index, handle),
             program: Arc::clone(program),
             permit,
             head,
@@ -304,14 +306,4 @@ fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
         word.store(0, Release);
     }
     Some(head)
-}
-
-/// A connection's options as the stack has them. `default` says what holds where the program set nothing.
-pub(super) fn conn_options(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
-    // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
-    ConnOptions { urgent_inline: true, ..ConnOptions::of_socket(options, default) }
-}
-
-pub(super) fn gone() -> Refusal {
-    refuse(Errno::EBADF, "there is no such session of this program")
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::FifoBlocks;
+use super::fifo_blocks::FifoBlocks;
 use crate::memory::Memory;
 
 /// How large the FIFOs of a new connection shall be.

@@ -2,7 +2,8 @@
 
 use clearway_shm::Hostile;
 
-use super::{RxFifo, TxFifo};
+use super::rx::RxFifo;
+use super::tx::TxFifo;
 
 /// What came of passing bytes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,8 +7,9 @@ use clearway_proto::RxStore;
 use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::{Hostile, Producer};
 
+use super::fifo_blocks::FifoBlocks;
+use super::fifo_plan::FifoPlan;
 use super::grant::{Grant, Progress};
-use super::{FifoBlocks, FifoPlan};
 use crate::program::MIN_RX_FIFO;
 
 /// Receive FIFOs. The window is what is free in them, which grows while the process reads.

@@ -6,8 +6,9 @@ use clearway_proto::TxStore;
 use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::{Consumer, Hostile};
 
+use super::fifo_blocks::FifoBlocks;
+use super::fifo_plan::FifoPlan;
 use super::grant::{Grant, Progress};
-use super::{FifoBlocks, FifoPlan};
 
 /// Transmit FIFOs. A process's bytes stay in one until the peer has acknowledged them.
 pub struct FifoTx {

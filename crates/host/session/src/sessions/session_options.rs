@@ -1,0 +1,41 @@
+//! A session's options, as the stack has them.
+
+use clearway_options::{PMTU_DISC_DO, PMTU_DISC_PROBE};
+use clearway_proto::{ConnOptions, MulticastOptions, UdpError, UdpFragmenting, UdpId};
+use clearway_shm::attach_socket::SocketOptions;
+
+use super::membership::iface_of;
+use crate::env::HostStack;
+
+/// A connection's options as the stack has them. `default` says what holds where the program set nothing.
+pub(super) fn conn_options(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
+    // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
+    ConnOptions { urgent_inline: true, ..ConnOptions::of_socket(options, default) }
+}
+
+/// What IP_MTU_DISCOVER or IPV6_MTU_DISCOVER means, as Linux does it. None: it was never set.
+fn fragmenting(discover: Option<u8>, refused: bool) -> UdpFragmenting {
+    UdpFragmenting {
+        refused,
+        dont_fragment: matches!(discover, Some(1 | PMTU_DISC_DO | PMTU_DISC_PROBE)),
+        link_mtu_only: discover.is_some_and(|how| how >= PMTU_DISC_PROBE),
+    }
+}
+
+/// Tells the stack what a session's options say of datagrams that are too long, and of errors.
+pub(super) fn about_errors(stack: &mut HostStack, socket: UdpId, options: &SocketOptions) -> Result<(), UdpError> {
+    let v4 = fragmenting(options.discover_v4, options.refuses_longer(false));
+    let v6 = fragmenting(options.discover_v6, options.refuses_longer(true));
+    stack.udp_set_fragmenting(socket, v4, v6)?;
+    stack.udp_set_reports(socket, options.receive_errors)
+}
+
+/// What a process set, as the stack has it.
+pub(super) fn multicast_options(set: &SocketOptions) -> MulticastOptions {
+    MulticastOptions {
+        ttl: set.multicast_ttl,
+        loop_back: set.multicast_loop,
+        iface: iface_of(set.multicast_iface),
+        all: set.multicast_all,
+    }
+}
