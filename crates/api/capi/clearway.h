@@ -1032,6 +1032,14 @@ enum clw_status clw_host_set_ctx(clw_host *host, uint64_t conn, void *ctx);
 enum clw_status clw_host_send(clw_host *host, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
 
 /**
+ * As `clw_send_more`.
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum clw_status clw_host_send_more(clw_host *host, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
+
+/**
  * As `clw_recv`.
  *
  * # Safety
@@ -1366,6 +1374,14 @@ enum clw_status clw_send(clw_stack *stack,
                          const uint8_t *data,
                          size_t len,
                          size_t *sent);
+
+/**
+ * As `clw_send`, and more follows soon: what does not fill a segment waits for it, for 200 ms at most (`MSG_MORE`).
+ *
+ * # Safety
+ * Pointers as the rules at the top say.
+ */
+enum clw_status clw_send_more(clw_stack *stack, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
 
 /**
  * Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will come any more.

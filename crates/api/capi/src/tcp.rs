@@ -228,7 +228,23 @@ pub unsafe extern "C" fn clw_send(
     len: usize,
     sent: *mut usize,
 ) -> clw_status {
-    enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, data, len, sent))
+    enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, (data, len, false), sent))
+}
+
+/// As `clw_send`, and more follows soon: what does not fill a segment waits for it, for 200 ms at most (`MSG_MORE`).
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clw_send_more(
+    stack: *mut clw_stack,
+    conn: u64,
+    data: *const u8,
+    len: usize,
+    sent: *mut usize,
+) -> clw_status {
+    enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, (data, len, true), sent))
 }
 
 /// Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will come any more.

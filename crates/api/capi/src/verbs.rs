@@ -20,17 +20,17 @@ pub(crate) fn conn<E: Env>(stack: &Stack<E>, bits: u64) -> Result<ConnId, clw_st
 }
 
 /// # Safety
-/// `data` leads to `len` bytes, `sent` to room for a number.
+/// `data` leads to `len` bytes, `sent` to room for a number. `more`: more follows at once.
 pub(crate) unsafe fn send<E: Env>(
     stack: &mut Stack<E>,
     conn: ConnId,
-    data: *const u8,
-    len: usize,
+    (data, len, more): (*const u8, usize, bool),
     sent: *mut usize,
 ) -> Result<(), clw_status> {
     is_there(sent)?;
     put(sent, 0);
-    let taken = stack.send(conn, items(data, len)?)?;
+    let bytes = items(data, len)?;
+    let taken = if more { stack.send_more(conn, bytes)? } else { stack.send(conn, bytes)? };
     put(sent, taken);
     if taken == 0 && len > 0 { Err(clw_status::CLW_AGAIN) } else { Ok(()) }
 }

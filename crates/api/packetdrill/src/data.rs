@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use clearway_script::backend::{Op, ReadFlags, Reply, WriteFlags};
 use libc::{iovec, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::address;
 use crate::table::{Data, with};
 use crate::world::{Errno, World};
+use crate::{address, control, copies};
 
 /// The most that is read or written at a time.
 const MOST: usize = 1 << 30;
@@ -35,10 +35,28 @@ fn read_flags(flags: c_int) -> Result<ReadFlags, Errno> {
 }
 
 fn write_flags(flags: c_int) -> Result<WriteFlags, Errno> {
-    if flags & !(libc::MSG_OOB | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_EOR) != 0 {
+    const KNOWN: c_int = libc::MSG_OOB | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_ZEROCOPY;
+    if flags & !KNOWN != 0 {
         return Err(libc::EOPNOTSUPP);
     }
-    Ok(WriteFlags { urgent: flags & libc::MSG_OOB != 0, dont_wait: flags & libc::MSG_DONTWAIT != 0 })
+    let has = |flag| flags & flag != 0;
+    Ok(WriteFlags { urgent: has(libc::MSG_OOB), more: has(libc::MSG_MORE), dont_wait: has(libc::MSG_DONTWAIT) })
+}
+
+/// `TCP_INQ` and the control message of the same number (`linux/tcp.h`).
+pub(crate) const TCP_INQ: c_int = 36;
+
+/// How many bytes wait behind those that were read, when that was asked for; 1 at the end of the stream, so that its reader comes back.
+fn left(world: &World, fd: c_int) -> Option<c_int> {
+    let mut state = world.enter();
+    let socket = state.sockets.get(&fd)?;
+    let core = socket.core;
+    if socket.option(libc::IPPROTO_TCP, TCP_INQ) == 0 {
+        return None;
+    }
+    let (unread, _) = world.core(&mut state).queued(core)?;
+    let ended = world.core(&mut state).is_at_end(core);
+    Some(if unread == 0 && ended { 1 } else { unread as c_int })
 }
 
 fn receive(world: &World, fd: c_int, len: usize, flags: c_int) -> Result<Reply, Errno> {
@@ -73,9 +91,14 @@ unsafe fn gather(from: &[(*mut u8, usize)]) -> Vec<u8> {
 }
 
 fn transmit(world: &World, fd: c_int, bytes: Vec<u8>, flags: c_int) -> Result<usize, Errno> {
-    let flags = write_flags(flags)?;
-    let reply = world.on(fd, |core| Op::Write(core, bytes, flags))?;
-    reply.value.map(|count| count as usize).map_err(|errno| errno.0)
+    let how = write_flags(flags)?;
+    let reply = world.on(fd, |core| Op::Write(core, bytes, how))?;
+    let count = reply.value.map(|count| count as usize).map_err(|errno| errno.0)?;
+    if let Some(socket) = world.enter().sockets.get_mut(&fd) {
+        let asks = flags & libc::MSG_ZEROCOPY != 0 && socket.option(libc::SOL_SOCKET, libc::SO_ZEROCOPY) != 0;
+        socket.copies.wrote(count, asks);
+    }
+    Ok(count)
 }
 
 /// # Safety
@@ -134,8 +157,18 @@ pub(crate) unsafe extern "C" fn recvmsg(data: Data, fd: c_int, msg: *mut msghdr,
     with(data, |world| {
         let msg = msg.as_mut().ok_or(libc::EFAULT)?;
         let into = pieces(msg.msg_iov, msg.msg_iovlen)?;
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            let (level, kind, error) = copies::take(world, fd)?;
+            (msg.msg_flags, msg.msg_namelen) = (libc::MSG_ERRQUEUE, 0);
+            control::put(msg, level, kind, &error);
+            return Ok(0);
+        }
         let count = scatter(world, fd, &into, flags)?;
-        (msg.msg_controllen, msg.msg_flags, msg.msg_namelen) = (0, 0, 0);
+        (msg.msg_flags, msg.msg_namelen) = (0, 0);
+        match left(world, fd) {
+            Some(left) => control::put(msg, libc::IPPROTO_TCP, TCP_INQ, &left.to_ne_bytes()),
+            None => msg.msg_controllen = 0,
+        }
         Ok(count)
     })
 }

@@ -5,11 +5,14 @@
 //! with every look at it. Two threads come in: one of them may be blocked in a call while the other one goes on.
 //!
 //! Each socket is an eventfd's number, so that the numbers are real and packetdrill's own cleaning up with `close` finds something. What packetdrill asks the
-//! C library about such a number (TCP_INFO inside of `%{ }%`) fails instead of telling what is not so.
+//! C library about such a number (TCP_INFO inside of `%{ }%`) is answered here: see `asked`.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "the whole body of such a function rests on the one promise of its C caller")]
 
 mod address;
+mod asked;
+mod control;
+mod copies;
 mod data;
 mod flags;
 mod kernel;

@@ -7,6 +7,7 @@ use clearway_script::Backend;
 use clearway_script::backend::{Info, Op, OptionValue, SetOption};
 use libc::socklen_t;
 
+use crate::data::TCP_INQ;
 use crate::table::{Data, with};
 use crate::world::{Errno, World};
 
@@ -25,8 +26,17 @@ fn option(level: c_int, name: c_int, value: &[u8]) -> Result<Option<SetOption>, 
         let bytes = value.get(at..).and_then(|bytes| bytes.first_chunk()).ok_or(libc::EINVAL)?;
         Ok(c_int::from_ne_bytes(*bytes))
     };
-    if matches!((level, name), (libc::SOL_SOCKET, libc::SO_MARK) | (libc::IPPROTO_IP, libc::IP_FREEBIND)) {
-        return Ok(None);
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY | libc::SO_REUSEPORT)
+        | (libc::IPPROTO_IP, libc::IP_FREEBIND) => return Ok(None),
+        // What follows from these is done here and not in the core.
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) | (libc::IPPROTO_TCP, TCP_INQ) => {
+            if !(0..=1).contains(&number(0)?) {
+                return Err(libc::EINVAL);
+            }
+            return Ok(None);
+        }
+        _ => {}
     }
     let option = SocketOption::of(level, name).filter(|option| option.field().is_some()).ok_or(libc::ENOPROTOOPT)?;
     let value = match option.how {
@@ -68,6 +78,21 @@ pub(crate) unsafe extern "C" fn setsockopt(
     }) as c_int
 }
 
+/// `SO_MEMINFO` (`asm-generic/socket.h`), and how many numbers it tells (`linux/sock_diag.h`).
+const SO_MEMINFO: c_int = 55;
+const MEMORY: usize = 9;
+
+/// What waits in a socket's buffers, as `SO_MEMINFO` lays it out: bytes where Linux counts the memory that they take.
+fn memory(queued: Option<(u32, u32)>, info: &Info) -> Vec<u8> {
+    let (unread, unacked) = queued.unwrap_or_default();
+    let value = |name: &str| info.get(name).copied().unwrap_or_default() as u32;
+    let mut numbers = [0u32; MEMORY];
+    // Received and its bound; sent and its bound; written and not freed.
+    (numbers[0], numbers[1]) = (unread, value("tcpi_rcv_space"));
+    (numbers[2], numbers[5]) = (value("tcpi_unacked") * value("tcpi_snd_mss"), unacked);
+    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+}
+
 /// The value of an option as bytes.
 fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
     let number = |number: c_int| Ok(number.to_ne_bytes().to_vec());
@@ -82,6 +107,12 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_TYPE) => number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => Ok(tcp_info(&info()?).to_vec()),
+        // No congestion control here has anything to tell, as Linux's Reno and CUBIC have not.
+        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => info().map(|_| Vec::new()),
+        (libc::SOL_SOCKET, SO_MEMINFO) => {
+            let info = info()?;
+            Ok(memory(world.core(&mut state).queued(core), &info))
+        }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(info()?.get("tcpi_snd_mss").copied().unwrap_or(536) as c_int),
         // A flag that was not set is off; of anything else nobody knows what it would be.
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_KEEPALIVE | libc::SO_OOBINLINE)

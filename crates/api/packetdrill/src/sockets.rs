@@ -8,6 +8,7 @@ use clearway_script::backend::{How, Op};
 use libc::{sockaddr, socklen_t};
 
 use crate::address;
+use crate::copies::Copies;
 use crate::table::{Data, with};
 use crate::world::{Errno, Socket, World};
 
@@ -22,7 +23,7 @@ impl World {
     /// Gives a socket of the core a number. One that packetdrill closed behind our back may come again: what was there is closed then.
     fn add(&self, core: u32, stream: bool, blocks: bool) -> Result<usize, Errno> {
         let fd = number()?;
-        let socket = Socket { core, stream, blocks, set: HashMap::new() };
+        let socket = Socket { core, stream, blocks, set: HashMap::new(), copies: Copies::default() };
         let old = self.enter().sockets.insert(fd, socket);
         if let Some(old) = old {
             self.call(Op::Close(old.core))?;
@@ -47,6 +48,7 @@ pub(crate) unsafe extern "C" fn socket(data: Data, domain: c_int, kind: c_int, p
             libc::SOCK_DGRAM if [0, libc::IPPROTO_UDP].contains(&protocol) => false,
             _ => return Err(libc::EPROTONOSUPPORT),
         };
+        world.heed_knobs();
         let core = world.call(Op::Socket(stream))?.value.map_err(|errno| errno.0)?;
         world.add(core as u32, stream, kind & libc::SOCK_NONBLOCK == 0)
     }) as c_int

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use libc::{epoll_event, iovec, msghdr, nfds_t, off64_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
 
 use crate::world::{Errno, World};
-use crate::{data, options, sockets, waiting};
+use crate::{asked, data, options, sockets, waiting};
 
 /// The world behind the struct.
 pub(crate) type Data = *mut c_void;
@@ -52,8 +52,10 @@ pub struct Interface {
 impl Interface {
     /// The struct for a world, which `free` ends.
     pub(crate) fn new(world: World) -> Interface {
+        let userdata: Data = Box::into_raw(Box::new(world)).cast();
+        asked::begin(userdata);
         Interface {
-            userdata: Box::into_raw(Box::new(world)).cast(),
+            userdata,
             free,
             socket: sockets::socket,
             bind: sockets::bind,
@@ -128,6 +130,7 @@ unsafe extern "C" fn free(data: Data) {
     if data.is_null() {
         return;
     }
+    asked::end(data);
     let world = Box::from_raw(data.cast::<World>());
     let state = world.enter();
     for &fd in state.sockets.keys().chain(state.sets.keys()) {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use clearway_script::backend::Op;
+use clearway_script::backend::{Op, Told};
 use libc::{epoll_event, nfds_t, pollfd};
 
+use crate::copies;
 use crate::table::{Data, with};
 use crate::world::{Errno, World};
 
@@ -24,7 +25,17 @@ struct Member {
     data: u64,
     /// EPOLLONESHOT, and it was told.
     spent: bool,
+    /// EPOLLET: what was told.
+    told: Option<Told>,
 }
+
+const EDGES: u32 = libc::EPOLLET as u32;
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// Bits that may stand beside `EPOLLEXCLUSIVE`.
+const BESIDE: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) as u32
+    | libc::EPOLLWAKEUP as u32
+    | EDGES
+    | EXCLUSIVE;
 
 impl Set {
     /// A descriptor was closed.
@@ -33,14 +44,30 @@ impl Set {
     }
 }
 
-/// What of the wanted things is so, for each; the sockets must be ours.
-fn ready(world: &World, wanted: &[(c_int, i16)], timeout: c_int) -> Result<Vec<i16>, Errno> {
+/// What of the wanted things is so, for each; the sockets must be ours. Of those with [`Told`], what is news.
+fn ready(world: &World, wanted: &[(c_int, i16, Option<Told>)], timeout: c_int) -> Result<Vec<i16>, Errno> {
+    let copied: Vec<bool> = wanted.iter().map(|&(fd, ..)| copies::settle(world, fd)).collect();
+    // A notification is there already.
+    let timeout = if copied.contains(&true) { Some(0) } else { u32::try_from(timeout).ok() };
     let state = world.enter();
-    let core = |&(fd, events): &(c_int, i16)| Some((state.sockets.get(&fd)?.core, events));
-    let wanted = wanted.iter().map(core).collect::<Option<Vec<_>>>().ok_or(libc::EBADF)?;
+    let core = |fd: c_int| state.sockets.get(&fd).map(|socket| socket.core).ok_or(libc::EBADF);
+    let op = if wanted.iter().any(|(.., told)| told.is_some()) {
+        // What was never told of is always news.
+        let each = wanted.iter().map(|&(fd, bits, told)| Ok((core(fd)?, bits, told.unwrap_or_default())));
+        Op::Edges(each.collect::<Result<_, Errno>>()?, timeout)
+    } else {
+        Op::Poll(wanted.iter().map(|&(fd, bits, _)| Ok((core(fd)?, bits))).collect::<Result<_, Errno>>()?, timeout)
+    };
     drop(state);
-    let reply = world.call(Op::Poll(wanted, u32::try_from(timeout).ok()))?;
-    reply.value.map(|_| reply.ready).map_err(|errno| errno.0)
+    let reply = world.call(op)?;
+    reply.value.map_err(|errno| errno.0)?;
+    // A wait that ended without anything has nothing for any of them.
+    let mut ready = reply.ready;
+    ready.resize(copied.len(), 0);
+    for (bits, copied) in ready.iter_mut().zip(copied) {
+        *bits |= if copied { libc::POLLERR } else { 0 };
+    }
+    Ok(ready)
 }
 
 /// # Safety
@@ -52,7 +79,7 @@ pub(crate) unsafe extern "C" fn poll(data: Data, fds: *mut pollfd, count: nfds_t
             return Err(libc::EINVAL);
         }
         let fds = if count == 0 { &mut [] } else { std::slice::from_raw_parts_mut(fds, count) };
-        let wanted: Vec<_> = fds.iter().map(|fd| (fd.fd, fd.events)).collect();
+        let wanted: Vec<_> = fds.iter().map(|fd| (fd.fd, fd.events, None)).collect();
         let found = ready(world, &wanted, timeout)?;
         // A wait that ended without anything has nothing for any of them.
         for (at, fd) in fds.iter_mut().enumerate() {
@@ -101,9 +128,12 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
             return Err(libc::EFAULT);
         }
         let event = event.read_unaligned();
-        // Edges are not kept; level triggering would tell things more often than the script expects.
-        if event.events & libc::EPOLLET as u32 != 0 {
-            return Err(libc::EOPNOTSUPP);
+        let edges = event.events & EDGES != 0;
+        let was_exclusive = members.get(&fd).is_some_and(|member| member.events & EXCLUSIVE != 0);
+        if event.events & EXCLUSIVE != 0 && (what != libc::EPOLL_CTL_ADD || event.events & !BESIDE != 0)
+            || what == libc::EPOLL_CTL_MOD && was_exclusive
+        {
+            return Err(libc::EINVAL);
         }
         match (what, known) {
             (libc::EPOLL_CTL_ADD, true) => return Err(libc::EEXIST),
@@ -111,7 +141,10 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
             (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _) => {}
             _ => return Err(libc::EINVAL),
         }
-        members.insert(fd, Member { events: event.events, data: event.u64, spent: false });
+        members.insert(
+            fd,
+            Member { events: event.events, data: event.u64, spent: false, told: edges.then(Told::default) },
+        );
         Ok(0)
     }) as c_int
 }
@@ -136,17 +169,23 @@ pub(crate) unsafe extern "C" fn epoll_wait(
             set.members.iter().filter(|(_, member)| !member.spent).map(|(&fd, &member)| (fd, member)).collect()
         };
         // The bits of both have the same values.
-        let wanted: Vec<_> = members.iter().map(|&(fd, member)| (fd, (member.events & 0x7fff) as i16)).collect();
+        let wanted = |&(fd, member): &(c_int, Member)| (fd, (member.events & 0x7fff) as i16, member.told);
+        let wanted: Vec<_> = members.iter().map(wanted).collect();
         let found = ready(world, &wanted, timeout)?;
         let mut count = 0;
-        for (&(fd, member), &bits) in members.iter().zip(&found).filter(|(_, bits)| **bits != 0).take(most) {
+        let mut state = world.enter();
+        for ((fd, mut member), bits) in members.into_iter().zip(found) {
+            let Some(core) = state.sockets.get(&fd).map(|socket| socket.core).filter(|_| bits != 0) else { continue };
+            if count == most {
+                break;
+            }
+            if let Some(told) = &mut member.told {
+                told.news(bits, world.core(&mut state).edges(core));
+            }
+            member.spent = member.events & libc::EPOLLONESHOT as u32 != 0;
             room.add(count).write_unaligned(epoll_event { events: u32::from(bits as u16), u64: member.data });
             count += 1;
-            if member.events & libc::EPOLLONESHOT as u32 != 0 {
-                let mut state = world.enter();
-                let member = state.sets.get_mut(&set).and_then(|set| set.members.get_mut(&fd));
-                member.into_iter().for_each(|member| member.spent = true);
-            }
+            state.sets.get_mut(&set).and_then(|set| set.members.insert(fd, member));
         }
         Ok(count)
     }) as c_int

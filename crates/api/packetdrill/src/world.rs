@@ -12,6 +12,7 @@ use clearway_script::backend::stack::Core;
 use clearway_script::backend::{Fd, Op, Reply, Sent};
 use clearway_script::settings::Settings;
 
+use crate::copies::Copies;
 use crate::flags::Flags;
 use crate::kernel;
 use crate::waiting::Set;
@@ -42,6 +43,15 @@ pub(crate) struct Socket {
     pub(crate) blocks: bool,
     /// What was set with `setsockopt`, by level and name.
     pub(crate) set: HashMap<(c_int, c_int), c_int>,
+    /// What was sent with `MSG_ZEROCOPY`.
+    pub(crate) copies: Copies,
+}
+
+impl Socket {
+    /// What an option was set to; 0 when it was not.
+    pub(crate) fn option(&self, level: c_int, name: c_int) -> c_int {
+        self.set.get(&(level, name)).copied().unwrap_or(0)
+    }
 }
 
 pub(crate) struct State {
@@ -53,6 +63,8 @@ pub(crate) struct State {
     pub(crate) sockets: HashMap<c_int, Socket>,
     pub(crate) sets: HashMap<c_int, Set>,
     sent: VecDeque<Sent>,
+    /// The kernel's knobs as they were read last.
+    knobs: Vec<String>,
     /// Somebody's call is in progress.
     calling: bool,
     reply: Option<(Reply, Micros)>,
@@ -77,6 +89,7 @@ impl World {
             sockets: HashMap::new(),
             sets: HashMap::new(),
             sent: VecDeque::new(),
+            knobs: Vec::new(),
             calling: false,
             reply: None,
             stamps: HashMap::new(),
@@ -100,7 +113,9 @@ impl World {
     /// The core; the first caller makes it, after the script has set the kernel's knobs.
     pub(crate) fn core<'a>(&self, state: &'a mut State) -> &'a mut Core {
         if state.core.is_none() {
-            let settings = Settings { mtu: Some(self.flags.net.mtu), commands: kernel::knobs(), ..Settings::default() };
+            let commands = kernel::knobs();
+            state.knobs.clone_from(&commands);
+            let settings = Settings { mtu: Some(self.flags.net.mtu), commands, ..Settings::default() };
             let core = Core::new(self.flags.net, &Script { settings, events: Vec::new() });
             state.made = state.early;
             state.core = Some(Held(core));
@@ -109,6 +124,16 @@ impl World {
             Some(Held(core)) => core,
             None => unreachable!("it was made above"),
         }
+    }
+
+    /// Reads the kernel's knobs anew, for a socket that is about to be made.
+    pub(crate) fn heed_knobs(&self) {
+        let knobs = kernel::knobs();
+        let mut state = self.enter();
+        if state.core.is_some() && state.knobs != knobs {
+            self.core(&mut state).turn(&knobs);
+        }
+        state.knobs = knobs;
     }
 
     /// Moves the clock on, or until a packet was sent if `stop` says so.

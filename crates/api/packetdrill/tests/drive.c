@@ -1,6 +1,7 @@
 /* Drives the adapter as packetdrill does: the same flags, the same struct, a second thread for calls that block. Each part is what a short script says. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <linux/errqueue.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -393,7 +394,7 @@ static void others(void)
     must(sniff().len == 5);
     must(d.sendmsg(d.data, conn, &msg, 0) == 5);
     must(sniff().len == 5);
-    must(d.sendto(d.data, conn, "xyz", 3, MSG_ZEROCOPY, NULL, 0) == -1 && errno == EOPNOTSUPP);
+    must(d.sendto(d.data, conn, "xyz", 3, MSG_EOR, NULL, 0) == -1 && errno == EOPNOTSUPP);
     must(d.shutdown(d.data, conn, SHUT_WR) == 0);
     must((sniff().flags & FIN) != 0);
     must(d.close(d.data, ends[0]) == 0 && d.close(d.data, ends[1]) == 0);
@@ -408,6 +409,117 @@ static void others(void)
     must(d.bind(d.data, 0, with_port(&local, 1), addr_len) == -1 && errno == EBADF);
     must(d.bind(d.data, listening, NULL, 0) == -1 && errno == EFAULT);
     must(d.close(d.data, listening) == 0);
+}
+
+/* What packetdrill asks the C library about a number of ours is answered by the stack. */
+static void asked(void)
+{
+    int listening = listener(9191), value, ends[2];
+    uint32_t ours;
+    int conn = accepted(listening, 45101, 9191, &ours);
+    struct tcp_info info = {0};
+    unsigned memory[9];
+    uint8_t whole[400];
+    socklen_t len = sizeof info;
+
+    must(d.write(d.data, conn, "12345", 5) == 5);
+    must(sniff().len == 5);
+    must(getsockopt(conn, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
+    must(info.tcpi_state == TCP_ESTABLISHED && info.tcpi_unacked == 1 && info.tcpi_snd_cwnd == 10);
+    inject(45101, 9191, ACK, 1001, ours + 5, 0);
+    len = sizeof info;
+    must(getsockopt(conn, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && info.tcpi_unacked == 0);
+    len = sizeof whole;
+    must(getsockopt(conn, IPPROTO_TCP, TCP_INFO, whole, &len) == 0 && len >= 248);
+    len = sizeof whole;
+    must(getsockopt(conn, IPPROTO_TCP, TCP_CC_INFO, whole, &len) == 0 && len == 0);
+    len = sizeof memory;
+    must(getsockopt(conn, SOL_SOCKET, SO_MEMINFO, memory, &len) == 0 && len == sizeof memory);
+    /* Other numbers are the C library's matter. */
+    len = sizeof value;
+    must(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+    must(getsockopt(ends[0], SOL_SOCKET, SO_TYPE, &value, &len) == 0 && value == SOCK_DGRAM);
+    must(close(ends[0]) == 0 && close(ends[1]) == 0);
+    must(getsockopt(ends[0], SOL_SOCKET, SO_TYPE, &value, &len) == -1 && errno == EBADF);
+    must(d.close(d.data, conn) == 0 && d.close(d.data, listening) == 0);
+    must((sniff().flags & FIN) != 0);
+}
+
+/* EPOLLET tells of each thing once, and EPOLLEXCLUSIVE cannot be changed. */
+static void edges(void)
+{
+    int listening = listener(9292), epoll = d.epoll_create(d.data, 1), conn;
+    uint32_t ours;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u64 = 5}, got;
+    char room[100];
+
+    conn = accepted(listening, 45102, 9292, &ours);
+    must(d.fcntl(d.data, conn, F_SETFL, O_NONBLOCK) == 0);
+    must(d.epoll_ctl(d.data, epoll, EPOLL_CTL_ADD, conn, &event) == 0);
+    must(d.epoll_wait(d.data, epoll, &got, 1, 0) == 1 && got.events == EPOLLOUT && got.data.u64 == 5);
+    must(d.epoll_wait(d.data, epoll, &got, 1, 0) == 0);
+    inject(45102, 9292, ACK | PSH, 1001, ours, 10);
+    must(d.epoll_wait(d.data, epoll, &got, 1, 0) == 1 && got.events == (EPOLLIN | EPOLLOUT));
+    must(d.epoll_wait(d.data, epoll, &got, 1, 20) == 0);
+    must(d.read(d.data, conn, room, 4) == 4);
+    must(d.epoll_wait(d.data, epoll, &got, 1, 0) == 0);
+    inject(45102, 9292, ACK | PSH, 1011, ours, 10);
+    must(d.epoll_wait(d.data, epoll, &got, 1, -1) == 1 && (got.events & EPOLLIN) != 0);
+    while (sniff().ack != 1021)
+        ;
+    must(d.epoll_ctl(d.data, epoll, EPOLL_CTL_DEL, conn, NULL) == 0);
+
+    event.events = EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT;
+    must(d.epoll_ctl(d.data, epoll, EPOLL_CTL_ADD, conn, &event) == -1 && errno == EINVAL);
+    event.events = EPOLLIN | EPOLLEXCLUSIVE;
+    must(d.epoll_ctl(d.data, epoll, EPOLL_CTL_ADD, conn, &event) == 0);
+    must(d.epoll_wait(d.data, epoll, &got, 1, 0) == 1 && got.events == EPOLLIN);
+    must(d.epoll_ctl(d.data, epoll, EPOLL_CTL_MOD, conn, &event) == -1 && errno == EINVAL);
+    must(d.close(d.data, epoll) == 0 && d.close(d.data, listening) == 0);
+    must(d.read(d.data, conn, room, sizeof room) == 16);
+    must(d.close(d.data, conn) == 0);
+    must((sniff().flags & FIN) != 0);
+}
+
+/* MSG_ZEROCOPY copies, and says so when the bytes were acknowledged; TCP_INQ tells what waits. */
+static void controls(void)
+{
+    int listening = listener(9393), one = 1, conn;
+    uint32_t ours;
+    struct pollfd polled = {.events = POLLIN};
+    char room[100], control[100];
+    struct iovec into = {room, 4};
+    struct msghdr msg = {.msg_control = control, .msg_controllen = sizeof control};
+    struct sock_extended_err error;
+
+    conn = polled.fd = accepted(listening, 45103, 9393, &ours);
+    /* Without the option the flag means nothing. */
+    must(d.send(d.data, conn, "xyz", 3, MSG_ZEROCOPY) == 3 && sniff().len == 3);
+    must(d.recvmsg(d.data, conn, &msg, MSG_ERRQUEUE) == -1 && errno == EAGAIN);
+    must(d.setsockopt(d.data, conn, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == 0);
+    inject(45103, 9393, ACK, 1001, ours + 3, 0);
+    must(d.send(d.data, conn, "xyz", 3, MSG_ZEROCOPY) == 3 && sniff().len == 3);
+    inject(45103, 9393, ACK, 1001, ours + 6, 0);
+    must(d.send(d.data, conn, "xyz", 3, MSG_ZEROCOPY) == 3 && sniff().len == 3);
+    must(d.poll(d.data, &polled, 1, 0) == 1 && polled.revents == POLLERR);
+    inject(45103, 9393, ACK, 1001, ours + 9, 0);
+    msg.msg_controllen = sizeof control;
+    must(d.recvmsg(d.data, conn, &msg, MSG_ERRQUEUE) == 0 && (msg.msg_flags & MSG_ERRQUEUE) != 0);
+    must(CMSG_FIRSTHDR(&msg)->cmsg_type == (v6 && !mapped ? IPV6_RECVERR : IP_RECVERR));
+    memcpy(&error, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof error);
+    must(error.ee_origin == SO_EE_ORIGIN_ZEROCOPY && error.ee_code == SO_EE_CODE_ZEROCOPY_COPIED);
+    must(error.ee_errno == 0 && error.ee_info == 0 && error.ee_data <= 1);
+
+    must(d.setsockopt(d.data, conn, IPPROTO_TCP, TCP_INQ, &one, sizeof one) == 0);
+    inject(45103, 9393, ACK | PSH, 1001, ours + 9, 10);
+    msg = (struct msghdr){.msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    must(d.recvmsg(d.data, conn, &msg, 0) == 4);
+    must(CMSG_FIRSTHDR(&msg)->cmsg_level == IPPROTO_TCP && CMSG_FIRSTHDR(&msg)->cmsg_type == TCP_INQ);
+    must(*(int *)CMSG_DATA(CMSG_FIRSTHDR(&msg)) == 6);
+    must(sniff().ack == 1011);
+    must(d.read(d.data, conn, room, sizeof room) == 6);
+    must(d.close(d.data, conn) == 0 && d.close(d.data, listening) == 0);
+    must((sniff().flags & FIN) != 0);
 }
 
 /* What waits for what never comes ends: no packet after the patience, and a call that blocks everybody after a day of the stack's own time. */
@@ -458,6 +570,9 @@ int main(int argc, char **argv)
     passive();
     active();
     others();
+    asked();
+    edges();
+    controls();
     silence();
     d.free(d.data);
     printf("all scripts hold: %s\n", argv[2]);

@@ -54,6 +54,12 @@ fn run(library: &Library, path: &Path, version: IpVersion) -> Result<bool, Strin
 }
 
 fn all_hold(version: IpVersion) {
+    if !interface::is_root() {
+        // The adapter takes window scale and buffers from the kernel's knobs, which nobody else can set.
+        eprintln!("not run: setting the kernel's knobs needs root");
+        assert!(std::env::var_os("CI").is_none(), "there is no root in CI");
+        return;
+    }
     let library = Library::open();
     let scripts = suite::find(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/scripts")).unwrap();
     let (next, held) = (AtomicUsize::new(0), AtomicUsize::new(0));

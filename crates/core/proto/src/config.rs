@@ -28,6 +28,10 @@ pub struct TcpConfig {
     pub timestamps: bool,
     /// Offer and accept selective acknowledgements (RFC 2018).
     pub sack: bool,
+    /// Report segments that came twice (RFC 2883), where SACK is in use.
+    pub dsack: bool,
+    /// Begin with the first congestion window again after a pause of a retransmission timeout (RFC 5681 4.1).
+    pub slow_start_after_idle: bool,
     /// Lower bound of the retransmission timeout. RFC 6298 2.4 says one second; 200 ms is what the Internet runs on.
     pub rto_min: Duration,
     /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s).
@@ -182,6 +186,8 @@ impl Default for TcpConfig {
             window_scaling: true,
             timestamps: true,
             sack: true,
+            dsack: true,
+            slow_start_after_idle: true,
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(120),
             rto_initial: Duration::from_secs(1),

@@ -1,8 +1,13 @@
 //! Every bound of the stack, in one place. Memory for all of them is reserved at start; pages that are never touched cost nothing.
 
+use clearway_base::Duration;
+
 /// Sources that one membership's filter names at most (`igmp_max_msf` of Linux is 10). Where the filters of several sockets name more for one group, the interface
 /// takes all sources, and the sockets' own filters decide.
 pub const MAX_GROUP_SOURCES: usize = 16;
+
+/// What an owner keeps back who collects (TCP_CORK, MSG_MORE) or is in the midst of writing leaves after this time with nothing in flight.
+pub const CORK: Duration = Duration::from_millis(200);
 
 /// How many of each thing a stack holds at most. A table that is full refuses, under one name, and never grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,7 +18,7 @@ use clearway_wire::Endpoint;
 use classify::Scratch;
 use misdelivered::Misdelivered;
 
-use crate::config::{Config, ConnOptions};
+use crate::config::{Config, ConnOptions, TcpConfig};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
 use crate::event::Event;
@@ -57,6 +57,15 @@ impl<E: Env> Stack<E> {
             misdelivered: Misdelivered::new(),
             tcp,
         }
+    }
+
+    /// Changes TCP's settings while the stack runs: what connections agree on in their handshakes holds for those that begin later, the rest for all at once. The
+    /// range of ephemeral ports stays as it was.
+    pub fn reconfigure_tcp(&mut self, change: impl FnOnce(&mut TcpConfig)) {
+        let ports = self.config.tcp.ephemeral_ports;
+        change(&mut self.config.tcp);
+        self.config.tcp.ephemeral_ports = ports;
+        self.tcp.reconfigured(&mut self.config);
     }
 
     /// Everything that was counted.
@@ -149,6 +158,18 @@ impl<E: Env> Stack<E> {
     #[inline(always)]
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
         self.tcp.send(conn, bytes, false)
+    }
+
+    /// As [`Stack::send`], and the owner is about to send more: what does not fill a segment waits for it (`MSG_MORE`), for [`crate::limits::CORK`] at most.
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn send_more(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
+        let taken = self.tcp.send(conn, bytes, false)?;
+        if taken == bytes.len() && taken > 0 {
+            self.tcp.say_more(conn)?;
+        }
+        Ok(taken)
     }
 
     /// Tells that bytes were put into the connection's send queue from outside (by the other side of a shared-memory FIFO).

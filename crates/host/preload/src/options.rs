@@ -116,6 +116,8 @@ pub(crate) enum Value {
 struct Setting<'a> {
     ours: &'a Ours,
     options: SocketOptions,
+    /// The host is to be told though nothing changes.
+    acts: bool,
 }
 
 /// Sets an option.
@@ -127,7 +129,7 @@ pub(crate) fn set(ours: &Ours, level: c_int, name: c_int, value: &[u8]) -> Answe
 
 impl Setting<'_> {
     fn new(ours: &Ours) -> Setting<'_> {
-        Setting { ours, options: ours.socket.options() }
+        Setting { ours, options: ours.socket.options(), acts: false }
     }
 
     fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
@@ -154,7 +156,7 @@ impl Setting<'_> {
 
     /// Tells the host, if it has to know.
     fn finish(self) -> Answer<()> {
-        if self.options == self.ours.socket.options() {
+        if !self.acts && self.options == self.ours.socket.options() {
             return Ok(());
         }
         self.ours.socket.set_options(&self.options)

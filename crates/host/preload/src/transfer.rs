@@ -382,6 +382,10 @@ pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Op
     }
     let limited = || mine.socket.timeouts().1.is_some();
     if mine.is_stream() {
+        // Nothing here keeps the ends of records.
+        if flags & libc::MSG_EOR != 0 {
+            return fail(libc::EOPNOTSUPP);
+        }
         let sent = blocking(|| mine.socket.send(from, flags), limited);
         if sent == fail(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
             signals::raise_pipe();

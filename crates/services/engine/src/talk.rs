@@ -23,6 +23,11 @@ pub trait Io {
     fn room(&self) -> usize;
     /// Sends; returns how many bytes were taken. Fewer than all: the conversation is called again when there is room.
     fn send(&mut self, bytes: &[u8]) -> usize;
+    /// As [`Io::send`], and more follows soon: what does not fill a segment waits for it, for a fraction of a second at most. A kind of connection that cannot
+    /// do so sends at once.
+    fn send_more(&mut self, bytes: &[u8]) -> usize {
+        self.send(bytes)
+    }
     /// Ends our side of the stream behind what was sent.
     fn shutdown(&mut self);
 }
@@ -156,6 +161,10 @@ impl<E: Env> Io for StackIo<'_, E> {
     fn send(&mut self, bytes: &[u8]) -> usize {
         // A connection that failed takes nothing; its event is on the way.
         self.stack.send(self.conn, bytes).unwrap_or(0)
+    }
+
+    fn send_more(&mut self, bytes: &[u8]) -> usize {
+        self.stack.send_more(self.conn, bytes).unwrap_or(0)
     }
 
     fn shutdown(&mut self) {

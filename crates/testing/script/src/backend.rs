@@ -87,6 +87,36 @@ pub enum Op {
     Block(Fd, bool),
     /// Asks which of the wanted things (`poll`'s bits) are so, waiting for at most so many milliseconds, or for ever.
     Poll(Vec<(Fd, i16)>, Option<u32>),
+    /// The same, but what was told of a socket before is no reason to end.
+    Edges(Vec<(Fd, i16, Told)>, Option<u32>),
+}
+
+/// What was told of a socket by `EPOLLET`, as the backend names occasions to read and to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The last occasion to read that was told.
+    pub read: Option<u64>,
+    /// The last one to write.
+    pub write: Option<u64>,
+}
+
+impl Told {
+    /// Which of `bits` there are to tell when the last occasions are these: all when one of them is news, none else.
+    pub fn news(&mut self, bits: i16, (read, write): (u64, u64)) -> i16 {
+        let reads = bits & (poll::IN | poll::PRI | poll::RDHUP | poll::HUP | poll::ERR) != 0;
+        let writes = bits & (poll::OUT | poll::HUP | poll::ERR) != 0;
+        let is_news = reads && self.read != Some(read) || writes && self.write != Some(write);
+        if !is_news {
+            return 0;
+        }
+        if reads {
+            self.read = Some(read);
+        }
+        if writes {
+            self.write = Some(write);
+        }
+        bits
+    }
 }
 
 /// How to read.
@@ -103,6 +133,8 @@ pub struct ReadFlags {
 pub struct WriteFlags {
     /// `MSG_OOB`
     pub urgent: bool,
+    /// `MSG_MORE`
+    pub more: bool,
     /// `MSG_DONTWAIT`
     pub dont_wait: bool,
 }

@@ -130,7 +130,23 @@ pub unsafe extern "C" fn clw_host_send(
     len: usize,
     sent: *mut usize,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| verbs::send(stack, shared.conn(conn)?, data, len, sent))
+    on_stack(host, |shared, _, stack| verbs::send(stack, shared.conn(conn)?, (data, len, false), sent))
+}
+
+/// As `clw_send_more`.
+///
+/// # Safety
+/// Pointers as the rules at the top say.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clw_host_send_more(
+    host: *mut clw_host,
+    conn: u64,
+    data: *const u8,
+    len: usize,
+    sent: *mut usize,
+) -> clw_status {
+    on_stack(host, |shared, _, stack| verbs::send(stack, shared.conn(conn)?, (data, len, true), sent))
 }
 
 /// As `clw_recv`.

@@ -99,11 +99,14 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Gives this thread, and those that it starts, a network namespace of its own.
+/// Gives this thread, and those that it starts, a network namespace of its own, with buffers as our own runner has them.
 pub(crate) fn leave_namespace() {
     if is_root() {
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "making a network namespace");
+        for (knob, sizes) in [("tcp_rmem", "4096 131072 4194304"), ("tcp_wmem", "4096 16384 262144")] {
+            std::fs::write(format!("/proc/sys/net/ipv4/{knob}"), sizes).unwrap();
+        }
     }
 }
 
@@ -354,6 +357,7 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
             let flags = c_long::from(if blocks { 0 } else { libc::O_NONBLOCK });
             number((t.fcntl)(t.data, fd as c_int, libc::F_SETFL, flags))
         }
+        Op::Edges(..) => unreachable!("no script asks for edges"),
         Op::Poll(wanted, timeout) => {
             let mut fds: Vec<_> =
                 wanted.iter().map(|&(fd, events)| pollfd { fd: fd as c_int, events, revents: 0 }).collect();

@@ -15,7 +15,7 @@ use super::marks::Marks;
 use super::options::MIN_MSS;
 use super::rare_stats::{RareStats, Undo};
 use super::reasm::Reasm;
-use super::records::{SynRcvd, TimeWait};
+use super::records::{ANSWERS, SynRcvd, TimeWait};
 use super::recovery::Recovery;
 use super::sack::Scoreboard;
 use super::span::Span;
@@ -647,15 +647,14 @@ impl<E: Env> Tcp<E> {
             rcv_nxt: Seq(0),
             snd_nxt: Seq(0),
             ts_recent: 0,
-            ends_ms: r.now().as_millis() as u32,
+            ends: TimeWait::ending(r.now()),
             link: Link::OFF,
         };
         wait_fields(&mut wait, r);
         r.check()?;
         // None waits longer than the configuration says.
-        let most = (r.now() + cx.config.tcp.time_wait).as_millis() as u32;
-        if most.wrapping_sub(wait.ends_ms) as i32 <= 0 {
-            wait.ends_ms = most;
+        if wait.left(r.now()) > cx.config.tcp.time_wait {
+            wait.set_left(r.now(), cx.config.tcp.time_wait);
         }
         if self.find(&wait.key).is_some() {
             return Err(Fault::Exists);
@@ -806,16 +805,19 @@ fn half_fields(syn_rcvd: &mut SynRcvd, f: &mut impl Fields) {
     *ts_offset = shown.wrapping_sub(stamp(now, 0));
 }
 
-/// A TIME-WAIT record, under 1 to 10.
+/// A TIME-WAIT record, under 1 to 11.
 fn wait_fields(wait: &mut TimeWait, f: &mut impl Fields) {
-    let now = f.now().as_millis() as u32;
-    let TimeWait { key, window, rcv_nxt, snd_nxt, ts_recent, ends_ms, link: _ } = wait;
+    let now = f.now();
+    let (mut left, mut answered) = (wait.left(now).as_millis() as u32, ANSWERS - wait.answers());
+    let TimeWait { key, window, rcv_nxt, snd_nxt, ts_recent, ends: _, link: _ } = wait;
     key_fields(key, f);
     f.u16(6, window);
     f.seq(7, rcv_nxt);
     f.seq(8, snd_nxt);
     f.u32(9, ts_recent);
-    let mut left = (ends_ms.wrapping_sub(now) as i32).max(0).unsigned_abs();
     f.u32(10, &mut left);
-    *ends_ms = now.wrapping_add(left.min(i32::MAX as u32));
+    f.u32(11, &mut answered);
+    wait.ends = ANSWERS;
+    wait.set_left(now, Duration::from_millis(left.into()));
+    (0..answered.min(ANSWERS)).for_each(|_| wait.answered());
 }

@@ -258,7 +258,7 @@ fn step_1_sequence<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Se
     }
     let is_old = (seg.seq + seq_len).le(c.rcv.nxt);
     if is_old && len > 0 {
-        payload::note_duplicate(c, cx.pools, seg.seq, len);
+        payload::note_duplicate(c, cx, seg.seq, len);
     }
     answer_unacceptable(c, cx, len);
     Err(if is_old { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow })
@@ -309,6 +309,10 @@ fn step_2_reset<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segme
     if c.state == State::SynReceived {
         cx.counters.tcp.attempt_fails += 1;
         c.fail(Failure::Refused);
+    } else if matches!(c.state, State::Closing | State::LastAck) && c.snd.una.lt(c.snd_ahead.end) {
+        // RFC 9293 3.10.7.4, step 2, would tell nobody, but bytes are lost that their owner was told had been taken.
+        c.go(Cause::Reset);
+        c.fail(Failure::Reset);
     } else if matches!(c.state, State::Closing | State::LastAck) {
         // RFC 9293 3.10.7.4, step 2: both sides were done, so nobody is told of a failure.
         c.go(Cause::Reset);

@@ -25,6 +25,7 @@ use super::state::{Cause, State};
 use super::window::{self, Offer, Room as Offering};
 use crate::config::Config;
 use crate::flow::FlowKey;
+use crate::limits;
 use crate::net::output::{IpOut, OutError, Transport};
 use crate::store::{Env, RxStore, TxStore};
 use plan::{Again, Plan, View, Why, next};
@@ -206,14 +207,23 @@ fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
 #[cold]
 #[inline(never)]
 fn restart<E: Env>(c: &mut Conn<E>, config: &Config, idle: Duration) {
-    let rto = c.rtt.rto(&config.tcp);
-    c.cc.on_event(Event::Idle { idle, rto });
+    if config.tcp.slow_start_after_idle {
+        let rto = c.rtt.rto(&config.tcp);
+        c.cc.on_event(Event::Idle { idle, rto });
+    }
 }
 
 /// The owner collects, or is in the midst of writing: what does not fill a segment waits for more.
 #[inline(always)]
 fn is_corked<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
-    c.settings.cork() || p.tx.more_follows(&c.tx)
+    c.settings.collects() && collects_now(c, p) || p.tx.more_follows(&c.tx)
+}
+
+/// Whether the owner still collects: what was said of bytes that more follows (MSG_MORE) holds until others were written.
+#[cold]
+#[inline(never)]
+fn collects_now<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
+    c.settings.cork() || c.suffered(p).more_behind == c.data_front() + p.tx.len(&c.tx)
 }
 
 /// Whether neither the owner nor Nagle keeps back a segment that is not full.
@@ -320,13 +330,18 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
 
 /// Bytes that SACK blocks take from the payload of a segment.
 fn extra_options<E: Env>(c: &Conn<E>) -> u32 {
-    if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) { MOST_SACK_BYTES } else { 0 }
+    if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+        // Two paddings, type, length and the blocks.
+        4 + 8 * most_sack_blocks(c) as u32
+    } else {
+        0
+    }
 }
 
-/// SACK blocks in one segment: what fits beside timestamps (RFC 2018 3), so that the payload of a full segment is always the same.
-const MOST_SACK_BLOCKS: usize = 3;
-/// Two paddings, type, length and the blocks.
-const MOST_SACK_BYTES: u32 = 4 + 8 * MOST_SACK_BLOCKS as u32;
+/// SACK blocks in one segment at most: as many as fit (RFC 2018 3), which are three beside timestamps.
+fn most_sack_blocks<E: Env>(c: &Conn<E>) -> usize {
+    if c.marks.has(Marks::TS) { 3 } else { BLOCKS }
+}
 
 /// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
 fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why: Why) {
@@ -339,9 +354,17 @@ fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why:
         _ => Marks::default(),
     };
     c.limited_by(cx.now, cx.pools, limit);
-    if why == Why::Window && c.outstanding() == 0 && !c.marks.has(Marks::PERSIST) {
-        c.arm(Timer::Persist, cx.now + c.rtt.rto(&cx.config.tcp));
-        c.stuck(cx.now);
+    if c.outstanding() > 0 || c.marks.has(Marks::PERSIST) {
+        return;
+    }
+    match why {
+        Why::Window => {
+            c.arm(Timer::Persist, cx.now + c.rtt.rto(&cx.config.tcp));
+            c.stuck(cx.now);
+        }
+        // What an owner holds back who has stopped meanwhile leaves all the same.
+        Why::Cork => c.arm(Timer::Persist, cx.now + limits::CORK),
+        _ => {}
     }
 }
 
@@ -415,7 +438,7 @@ impl<E: Env> Conn<E> {
         let duplicate = self.marks.has(Marks::DUPLICATE).then(|| self.suffered(p).duplicate);
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
         let n = match self.reasm.get(&p.reasm) {
-            Some(map) => map.sack_blocks(duplicate, &mut spans, MOST_SACK_BLOCKS),
+            Some(map) => map.sack_blocks(duplicate, &mut spans, most_sack_blocks(self)),
             None => duplicate.map_or(0, |d| {
                 spans[0] = d;
                 1

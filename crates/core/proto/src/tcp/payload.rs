@@ -33,7 +33,7 @@ pub(crate) fn step_7_payload<E: Env>(
         // Part of it, or all, was here before or lies beyond the window: the peer shall know soon where we are.
         c.ack_now();
         if cut.front > 0 {
-            note_duplicate(c, cx.pools, seg.seq, len);
+            note_duplicate(c, cx, seg.seq, len);
         }
         if cut.len == 0 {
             return Err(if cut.front == len { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow });
@@ -44,7 +44,8 @@ pub(crate) fn step_7_payload<E: Env>(
     learn_size(c, arrival.meta.segment_size, len);
     let start = seg.seq + cut.front;
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
-        return out_of_order(c, cx.pools, Span::with_len(start, cut.len), buf);
+        let is_noted = cut.front > 0 || !cx.config.tcp.dsack;
+        return out_of_order(c, cx.pools, (Span::with_len(start, cut.len), is_noted), buf);
     }
     let kept = cx.pools.rx.append(&mut c.rx, buf);
     in_order(c, cx, seg.flags, (kept, cut.len))
@@ -137,20 +138,28 @@ fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
 }
 
 /// What of `len` bytes at `seq` was here before is reported in the next ACK (RFC 2883).
-pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seq: Seq, len: u32) {
-    if !c.marks.has(Marks::SACK) {
+pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seq: Seq, len: u32) {
+    if !c.marks.has(Marks::SACK) || !cx.config.tcp.dsack {
         return;
     }
-    let map = c.reasm.get(&p.reasm);
+    let map = c.reasm.get(&cx.pools.reasm);
     if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
-        c.note_rare(p, |t| t.duplicate = span);
+        c.note_rare(cx.pools, |t| t.duplicate = span);
         c.marks.set(Marks::DUPLICATE);
     }
 }
 
 /// Bytes ahead of a hole, or that fill one. Each is answered at once (RFC 5681 4.2), so that the peer's loss recovery has its duplicates.
+///
+/// `is_noted`: a part of the segment that lies before `span` was here already and is to be reported, or no part ever is. Of several such parts an ACK can report one, and that is
+/// the first (RFC 2883 4).
 #[cold]
-fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::Buf) -> Result<(), Drop> {
+fn out_of_order<E: Env>(
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    (span, is_noted): (Span, bool),
+    buf: E::Buf,
+) -> Result<(), Drop> {
     c.ack_now();
     if !c.marks.has(Marks::SACK) {
         c.rcv.owed = c.rcv.owed.saturating_add(1);
@@ -165,7 +174,7 @@ fn out_of_order<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::B
         return Err(Drop::TcpReassemblyFull);
     };
     c.marks.set(Marks::HOLE);
-    if let Some(again) = map.duplicate(span).filter(|_| c.marks.has(Marks::SACK)) {
+    if let Some(again) = map.duplicate(span).filter(|_| !is_noted && c.marks.has(Marks::SACK)) {
         c.note_rare(p, |t| t.duplicate = again);
         c.marks.set(Marks::DUPLICATE);
     }

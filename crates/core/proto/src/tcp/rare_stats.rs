@@ -44,6 +44,8 @@ pub(crate) struct RareStats {
     pub ooo_segs: u32,
     /// What arrived twice, while [`Marks::DUPLICATE`] says so.
     pub duplicate: Span,
+    /// Where what was written ended when more was said to follow (MSG_MORE).
+    pub more_behind: Seq,
     /// When the present limit, [`Marks::RWND_LIMITED`] or [`Marks::SNDBUF_LIMITED`], began to hold.
     since: Instant,
     pub rwnd_limited: Duration,
@@ -76,6 +78,7 @@ impl RareStats {
         reord_seen: 0,
         ooo_segs: 0,
         duplicate: Span::new(Seq(0), Seq(0)),
+        more_behind: Seq(0),
         since: Instant::ZERO,
         rwnd_limited: Duration::ZERO,
         sndbuf_limited: Duration::ZERO,

@@ -72,8 +72,8 @@ pub(crate) struct TimeWait {
     pub snd_nxt: Seq,
     /// TS.Recent.
     pub ts_recent: u32,
-    /// When it ends: milliseconds of the clock, modulo 2^32.
-    pub ends_ms: u32,
+    /// When it ends, and the [`TimeWait::answers`] that are left.
+    pub ends: u32,
     /// On the list of all, the one that ends first in front.
     pub link: Link,
 }
@@ -83,12 +83,39 @@ impl TimeWait {
         self.window & 1 == 1
     }
 
+    /// What says that it ends at `at`, in milliseconds modulo 2^28 (three days), and that [`ANSWERS`] are left.
+    pub(super) fn ending(at: Instant) -> u32 {
+        (at.as_millis() as u32) << ANSWER_BITS | ANSWERS
+    }
+
+    /// It ends when so much time has passed, or after [`FARTHEST`].
+    pub(super) fn set_left(&mut self, now: Instant, left: Duration) {
+        self.ends = TimeWait::ending(now + left.min(FARTHEST)) & !ANSWERS | self.answers();
+    }
+
     /// How long it has left at `now`.
     pub(super) fn left(&self, now: Instant) -> Duration {
-        let left = self.ends_ms.wrapping_sub(now.as_millis() as u32) as i32;
-        Duration::from_millis(u64::from(left.max(0).unsigned_abs()))
+        let left = (self.ends & !ANSWERS).wrapping_sub((now.as_millis() as u32) << ANSWER_BITS) as i32;
+        Duration::from_millis(u64::from(left.max(0).unsigned_abs() >> ANSWER_BITS))
+    }
+
+    /// How many segments without data are still answered: with a bound, or two ends that disagree would answer each other for ever.
+    pub(super) fn answers(&self) -> u32 {
+        self.ends & ANSWERS
+    }
+
+    /// One was answered.
+    pub(super) fn answered(&mut self) {
+        self.ends -= u32::from(self.answers() > 0);
     }
 }
+
+/// The longest time that [`TimeWait::ends`] can tell from one that has passed: a day and a half.
+const FARTHEST: Duration = Duration::from_millis((1 << (31 - ANSWER_BITS)) - 1);
+
+/// Segments without data that one TIME-WAIT answers, unless it starts over.
+pub(super) const ANSWERS: u32 = (1 << ANSWER_BITS) - 1;
+const ANSWER_BITS: u32 = 4;
 
 impl TimeWait {
     /// What is to be remembered of `c`.
@@ -100,7 +127,7 @@ impl TimeWait {
             rcv_nxt: c.rcv.nxt,
             snd_nxt: c.snd.nxt,
             ts_recent: c.ts_recent,
-            ends_ms: (now + config.tcp.time_wait).as_millis() as u32,
+            ends: TimeWait::ending(now + config.tcp.time_wait),
             link: Link::OFF,
         }
     }

@@ -22,6 +22,8 @@ const CORK: u8 = 2;
 const KEEPALIVE: u8 = 4;
 const CUBIC: u8 = 8;
 const URGENT_INLINE: u8 = 16;
+/// The owner said with the last bytes that more follows. It is no option.
+const MORE: u8 = 128;
 
 fn to_ms(d: Duration) -> u32 {
     // A time that is not zero stays so: zero means something else.
@@ -73,6 +75,17 @@ impl Settings {
 
     pub(crate) fn cork(&self) -> bool {
         self.bits & CORK != 0
+    }
+
+    /// Whether the owner collects, by a cork or because more follows.
+    #[inline]
+    pub(crate) fn collects(&self) -> bool {
+        self.bits & (CORK | MORE) != 0
+    }
+
+    /// More follows what was written last (MSG_MORE).
+    pub(crate) fn say_more(&mut self) {
+        self.bits |= MORE;
     }
 
     pub(crate) fn congestion(&self) -> Congestion {

@@ -3,7 +3,7 @@
 use super::marks::Marks;
 use super::records::{SynRcvd, TimeWait};
 use clearway_base::{Handle, Instant, Line, List, Place, Rng, Slab, Wheel};
-use clearway_pkt::Sink;
+use clearway_pkt::{Buf, Sink};
 use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, SackBlocks, Segment, Seq};
 
@@ -95,13 +95,23 @@ pub(crate) struct Tcp<E: Env> {
     pub(super) was_full: bool,
 }
 
+/// The configuration as it can be kept; the window that a SYN-ACK offers with it.
+fn bounded<B: Buf>(config: &mut Config, rx: &impl RxStore<B>) -> u16 {
+    config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
+    config.tcp.rto_min = config.tcp.rto_min.max(rtt::GRANULARITY);
+    window::syn_field(config.tcp.max_receive_window)
+}
+
 impl<E: Env> Tcp<E> {
+    /// Heeds a configuration that was changed.
+    pub(crate) fn reconfigured(&mut self, config: &mut Config) {
+        self.first_window = bounded(config, &self.pools.rx);
+    }
+
     /// Tables of the sizes that the configuration says. The receive window is bounded by what the store takes of a new connection, in `config` too:
     /// a scale that suits a larger one could say no window of such a store at all.
     pub(crate) fn new(config: &mut Config, rx: E::Rx, tx: E::Tx) -> Tcp<E> {
-        config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
-        config.tcp.rto_min = config.tcp.rto_min.max(rtt::GRANULARITY);
-        let first_window = window::syn_field(config.tcp.max_receive_window);
+        let first_window = bounded(config, &rx);
         let limits = &config.limits;
         let secret = Secret::new(&config.secret);
         let word = |at: usize| {

@@ -103,18 +103,28 @@ impl<E: Env> Tcp<E> {
             }
         }
         let seq_len = seg.seq_len(len as usize);
+        let is_paws_good = seg.opts.ts.is_none_or(|(val, _)| val.wrapping_sub(wait.ts_recent) as i32 >= 0);
         if seq_len == 0 {
-            // A late ACK; answering it could make two finished ends talk for ever.
-            return Ok(());
+            // A late ACK is all that may come without data; what else does is told where we are (RFC 9293 3.10.7.4, step 1).
+            let is_late_ack = seg.seq == wait.rcv_nxt && is_paws_good;
+            if is_late_ack {
+                return Ok(());
+            }
+            if wait.answers() == 0 {
+                cx.counters.tcp.challenge_acks_limited += 1;
+            } else {
+                self.answer_wait(cx, index);
+                self.time_wait.by_index_mut(index).into_iter().for_each(TimeWait::answered);
+            }
+            return Err(if is_paws_good { Drop::TcpOutOfWindow } else { Drop::TcpOldTimestamp });
         }
         self.answer_wait(cx, index);
         let Some(wait) = self.time_wait.by_index_mut(index) else {
             return Err(Drop::TcpPortClosed);
         };
-        let is_paws_good = seg.opts.ts.is_none_or(|(val, _)| val.wrapping_sub(wait.ts_recent) as i32 >= 0);
         if seg.flags.fin() && seg.seq + seq_len == wait.rcv_nxt && is_paws_good {
             // The FIN again: our ACK was lost. The wait starts over.
-            wait.ends_ms = (cx.now + cx.config.tcp.time_wait).as_millis() as u32;
+            wait.ends = TimeWait::ending(cx.now + cx.config.tcp.time_wait);
             self.waits.move_to_back(&mut self.time_wait.links(|w| &mut w.link), index);
             return Ok(());
         }

@@ -155,7 +155,14 @@ fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
 
 /// The window is shut, or too small to be worth a segment (RFC 9293 3.8.6.1). As long as the peer answers, `tries` starts over with every answer,
 /// and this goes on; the user timeout, the owner, or the need for the orphan's memory ends it (THREATS 17).
-fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
+fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    let unsent = c.unsent(&cx.pools.tx);
+    if unsent > 0 && unsent <= c.snd.usable() {
+        // Not the peer: the owner has held this back for as long as an owner may.
+        c.cancel(Timer::Persist);
+        c.marks.set(Marks::FORCE.with(Marks::EMIT));
+        return;
+    }
     if is_hopeless(c, cx) {
         give_up(c, cx, Failure::TimedOut);
         return;

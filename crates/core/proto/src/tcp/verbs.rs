@@ -356,6 +356,19 @@ impl<E: Env> Tcp<E> {
         taken
     }
 
+    /// More follows what was written last.
+    pub(crate) fn say_more(&mut self, id: ConnId) -> Result<(), SendError> {
+        let Tcp { open, pools, .. } = self;
+        let c = writable(open, id)?;
+        let end = c.data_front() + pools.tx.len(&c.tx);
+        c.note_rare(pools, |t| t.more_behind = end);
+        // Without a place to note it, what was written leaves.
+        if !c.rare.is_none() {
+            c.settings.say_more();
+        }
+        Ok(())
+    }
+
     pub(crate) fn mark_urgent(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
         let Tcp { open, pools, .. } = self;
         let c = writable(open, id)?;
@@ -546,10 +559,15 @@ impl<E: Env> Tcp<E> {
     }
 
     pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
-        let now = self.now;
+        let (now, waits) = (self.now, self.unsent(id) > 0);
         let Some(c) = self.owned_mut(id) else { return };
-        c.settings = options.into();
+        let before = core::mem::replace(&mut c.settings, options.into());
         c.marks.set(Marks::REARM);
+        // TCP_NODELAY sends what waits under a cork too, also when it is set once more. A cork that is pulled lets go of what waits for the rest of a message.
+        let flushes = !before.nodelay() || before == c.settings || before.cork() && !options.cork;
+        if options.nodelay && flushes && waits {
+            c.marks.set(Marks::FORCE);
+        }
         c.cc.switch(options.congestion);
         if c.marks.has(Marks::DETACHED) {
             return;

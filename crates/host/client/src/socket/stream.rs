@@ -35,7 +35,7 @@ impl Socket {
                 Err(_) if sent > 0 => return Ok(sent),
                 may => may?,
             }
-            sent += self.write_some(from, sent)?;
+            sent += self.write_some(from, sent, flags)?;
             if sent == total {
                 return Ok(sent);
             }
@@ -88,14 +88,15 @@ impl Socket {
     }
 
     /// Writes what there is room for, behind the first `skip` bytes, and tells the worker.
-    fn write_some(&self, from: &[IoSlice<'_>], skip: usize) -> Result<usize, Errno> {
+    fn write_some(&self, from: &[IoSlice<'_>], skip: usize, flags: i32) -> Result<usize, Errno> {
         let Some(tx) = self.core.tx() else { return Ok(0) };
         let held = self.core.lock_tx();
         let most = match self.core.send_limit() {
             u32::MAX => usize::MAX,
             _ => self.core.room(&tx.mem) as usize,
         };
-        let written = tx.with(&held, |tx| write_from(tx, from, skip, most, || self.tell(request::WROTE, 0)));
+        let bounds = Bounds { skip, most, more: flags & libc::MSG_MORE != 0 };
+        let written = tx.with(&held, |tx| write_from(tx, from, bounds, || self.tell(request::WROTE, 0)));
         written.and_then(|written| written).map_err(broken)
     }
 
@@ -340,16 +341,37 @@ impl Socket {
     }
 }
 
-/// Copies bytes of `from` behind the first `skip`, at most so many and as long as there is room, and publishes them in chunks. All but the last say that more follows: where a chunk ends
-/// is nothing that the peer should find a small segment at, and wait for its acknowledgement.
+/// What of a program's bytes is written.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// Those behind so many.
+    pub skip: usize,
+    /// At most so many.
+    pub most: usize,
+    /// More follows in a later call (MSG_MORE).
+    pub more: bool,
+}
+
+impl Bounds {
+    /// All behind the first `skip`.
+    pub(super) fn behind(skip: usize) -> Bounds {
+        Bounds { skip, most: usize::MAX, more: false }
+    }
+}
+
+/// Copies bytes of `from` within the bounds, as long as there is room, and publishes them in chunks. All but the last say that more follows: where a chunk ends
+/// is nothing that the peer should find a small segment at, and wait for its acknowledgement. The last one says what the program says.
 pub(super) fn write_from(
     tx: &mut Producer,
     from: &[IoSlice<'_>],
-    mut skip: usize,
-    most: usize,
+    bounds: Bounds,
     tell: impl Fn(),
 ) -> Result<usize, Hostile> {
-    let wanted = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip).min(most);
+    let Bounds { mut skip, most, more } = bounds;
+    let all = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip);
+    let wanted = all.min(most);
+    // What is cut short is written by another call, or never.
+    let more = more && wanted == all;
     let mut written = 0;
     let mut unpublished = 0;
     for part in from {
@@ -366,13 +388,13 @@ pub(super) fn write_from(
             }
             if unpublished == CHUNK {
                 // Room that is there stays there, so there will be a next chunk.
-                let more = written < wanted && tx.room()? > unpublished;
+                let more = if written < wanted { tx.room()? > unpublished } else { more };
                 publish(tx, std::mem::take(&mut unpublished), more, &tell);
             }
             rest = &rest[len as usize..];
         }
     }
-    publish(tx, unpublished, false, &tell);
+    publish(tx, unpublished, more, &tell);
     Ok(written)
 }
 

@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use clearway_shm::attach_socket::Request;
 use clearway_shm::layout::{flags, request, state};
 
-use super::stream::write_from;
+use super::stream::{Bounds, write_from};
 use super::{Received, broken};
 use crate::core::Mark;
 use crate::{Errno, Socket};
@@ -87,7 +87,7 @@ impl Socket {
         let room = tx.with(&held, |tx| tx.room()).and_then(|room| room).map_err(broken)?;
         let Some(ahead) = u32::try_from(total - skip).ok().filter(|ahead| *ahead <= room) else { return Ok(false) };
         self.ask(&Request::Urgent { session: self.core.id(), ahead })?;
-        let written = tx.with(&held, |tx| write_from(tx, from, skip, usize::MAX, || self.tell(request::WROTE, 0)));
+        let written = tx.with(&held, |tx| write_from(tx, from, Bounds::behind(skip), || self.tell(request::WROTE, 0)));
         written.and_then(|written| written).map(|_| true).map_err(broken)
     }
 

@@ -25,6 +25,11 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::TCP_DEFER_ACCEPT => options.defer_accept = defer_seconds(number(value)?.max(0) as u32),
         libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN if number(value)? != 0 => return fail(libc::EOPNOTSUPP),
         libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN => {}
+        libc::TCP_NODELAY => {
+            // Set once more it still sends what waits under a cork, or for more.
+            setting.acts |= number(value)? != 0;
+            return Ok(false);
+        }
         _ => return Ok(false),
     }
     Ok(true)

@@ -145,6 +145,11 @@ fn streams_of_the_c_library() {
 }
 
 #[test]
+fn what_is_held_back_leaves_after_a_while() {
+    over_a_host("corks");
+}
+
+#[test]
 fn system_calls_by_their_numbers() {
     over_a_host("numbers");
 }

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
-use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Stack, Table};
+use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Stack, Table, TcpConfig};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
 use crate::ast::{Arg, Micros, Script, What};
-use crate::settings::knobs;
+use crate::settings::{knobs, only_knobs};
 use sockets::{Progress, Sockets};
 
 /// The types that the core is built over here.
@@ -31,6 +31,9 @@ const TICK: Duration = Duration::from_micros(50);
 /// The buffers of connections, unless the script sets others.
 const RECEIVE_BUFFER: u32 = 4 * 1024 * 1024;
 const SEND_BUFFER: u32 = 256 * 1024;
+/// The memory of all connections each way, and the chunks that it is taken in. What is never touched costs nothing.
+const ARENA: u32 = 64 * 1024 * 1024;
+const CHUNK: u32 = 4096;
 /// Rounds of sending and looking at calls at one instant, before something must be wrong.
 const ROUNDS: usize = 10_000;
 
@@ -73,15 +76,20 @@ impl Core {
         let mut config = Config::new(*b"packet scripts need no true luck");
         let commands = script.settings.commands.clone();
         for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
-            turn_knob(&mut config, &name, &value);
+            turn_knob(&mut config.tcp, &name, &value);
         }
         let limits = &mut config.limits;
         (limits.connections, limits.half_open, limits.time_wait, limits.orphans) = (64, 64, 64, 64);
         (limits.reassembly_maps, limits.sack_maps, limits.listeners, limits.udp_sockets) = (64, 64, 8, 8);
-        let receive = buffer_size(script, "SO_RCVBUF").unwrap_or(RECEIVE_BUFFER);
-        let send = buffer_size(script, "SO_SNDBUF").unwrap_or(SEND_BUFFER);
-        let rx = RingRx::new(4096, 1024, receive);
-        let tx = RingTx::new(4096, 1024, send);
+        let of_knob = |wanted: &str| {
+            let found = commands.iter().flat_map(|command| knobs(command)).filter(|(name, _)| name.ends_with(wanted));
+            found.last().and_then(|(_, value)| largest(&value))
+        };
+        let receive = buffer_size(script, "SO_RCVBUF").or(of_knob(".tcp_rmem")).unwrap_or(RECEIVE_BUFFER);
+        let send = buffer_size(script, "SO_SNDBUF").or(of_knob(".tcp_wmem")).unwrap_or(SEND_BUFFER);
+        config.tcp.max_receive_window = receive;
+        let rx = RingRx::new(ARENA / CHUNK, CHUNK, receive);
+        let tx = RingTx::new(ARENA / CHUNK, CHUNK, send);
         let mut stack = Stack::new(config, rx, tx);
         let pool = Pool::new(64, 65_536);
         let spare = pool.clone();
@@ -115,6 +123,25 @@ impl Core {
     pub fn queued(&self, fd: Fd) -> Option<(u32, u32)> {
         let conn = self.sockets.conn(fd)?;
         Some((self.stack.unread(conn), self.stack.queued(conn)))
+    }
+
+    /// Heeds knobs that were turned while the stack runs, given as the commands that do so. The stores stay as they are.
+    pub fn turn(&mut self, commands: &[String]) {
+        self.stack.reconfigure_tcp(|tcp| {
+            for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
+                turn_knob(tcp, &name, &value);
+            }
+        });
+    }
+
+    /// Whether the peer has sent all that it will.
+    pub fn is_at_end(&self, fd: Fd) -> bool {
+        self.sockets.conn(fd).is_some_and(|conn| self.stack.peer_closed(conn))
+    }
+
+    /// What changes whenever `EPOLLET` would tell of something to read, and of room to write.
+    pub fn edges(&self, fd: Fd) -> (u64, u64) {
+        self.sockets.edges(&self.stack, fd)
     }
 
     /// Forgets the call in progress: nobody waits for its reply any more.
@@ -165,14 +192,39 @@ fn buffer_size(script: &Script, option: &str) -> Option<u32> {
     })
 }
 
-/// Linux's knobs that the core has too.
-fn turn_knob(config: &mut Config, name: &str, value: &str) {
-    let tcp = &mut config.tcp;
+/// The last of three sizes, the largest that a buffer may grow to, as `tcp_rmem` and `tcp_wmem` name them.
+fn largest(value: &str) -> Option<u32> {
+    value.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Linux's knobs below `net.ipv4` that the core has too.
+pub const KNOBS: &[&str] = &[
+    "tcp_timestamps",
+    "tcp_sack",
+    "tcp_dsack",
+    "tcp_slow_start_after_idle",
+    "tcp_window_scaling",
+    "tcp_syncookies",
+    "tcp_syn_retries",
+    "tcp_synack_retries",
+    "tcp_retries2",
+    "tcp_fin_timeout",
+    "tcp_rto_min_us",
+    "tcp_rto_max_ms",
+    "tcp_rmem",
+    "tcp_wmem",
+    "tcp_congestion_control",
+];
+
+/// Turns one of [`KNOBS`]; the script's other commands do nothing here.
+fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
     let number: u64 = value.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let small = number.min(255) as u8;
     match name.rsplit('.').next().unwrap_or_default() {
         "tcp_timestamps" => tcp.timestamps = number != 0,
         "tcp_sack" => tcp.sack = number != 0,
+        "tcp_dsack" => tcp.dsack = number != 0,
+        "tcp_slow_start_after_idle" => tcp.slow_start_after_idle = number != 0,
         "tcp_window_scaling" => tcp.window_scaling = number != 0,
         "tcp_syncookies" => tcp.syn_cookies = number != 0,
         "tcp_syn_retries" => tcp.syn_retries = small,
@@ -181,6 +233,8 @@ fn turn_knob(config: &mut Config, name: &str, value: &str) {
         "tcp_fin_timeout" => tcp.fin_wait_2 = Duration::from_secs(number),
         "tcp_rto_min_us" => tcp.rto_min = Duration::from_micros(number),
         "tcp_rto_max_ms" => tcp.rto_max = Duration::from_millis(number),
+        // Linux chooses the scale by the largest buffer; what a window may be at most is the store's matter, which was made with it.
+        "tcp_rmem" => tcp.max_receive_window = largest(value).unwrap_or(tcp.max_receive_window),
         "tcp_congestion_control" => {
             tcp.defaults.congestion = if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
         }
@@ -240,8 +294,14 @@ impl Backend for Core {
     }
 
     fn command(&mut self, command: &str) -> Result<(), String> {
-        let heeded = self.heeded.iter().any(|known| known == command);
-        if heeded { Ok(()) } else { Err("the core's settings cannot be changed while a script runs".into()) }
+        if self.heeded.iter().any(|known| known == command) {
+            return Ok(());
+        }
+        if !only_knobs(command) {
+            return Err("the core takes no commands but sysctl".into());
+        }
+        self.turn(&[command.to_owned()]);
+        Ok(())
     }
 
     fn tolerance(&self) -> Micros {

@@ -55,20 +55,24 @@ pub(crate) fn piece(packet: &[u8], offset: usize, more: bool, data: &[u8]) -> Ve
 /// Puts the payload of fragments together, by their offsets.
 pub(crate) fn join(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
+    let mut ids = std::collections::BTreeSet::new();
     for packet in packets {
         let (offset, more, data) = if packet[0] >> 4 == 4 {
             let v4 = ipv4::check(packet, true).unwrap();
+            ids.insert(u32::from(v4.id()));
             (usize::from(v4.fragment_offset()), v4.more_fragments(), v4.payload())
         } else {
             let v6 = ipv6::check(packet).unwrap();
             let chain = ipv6_ext::walk(&v6).unwrap();
             let fragment = chain.fragment.expect("a fragment");
+            ids.insert(fragment.id);
             (usize::from(fragment.offset), fragment.more, chain.bytes)
         };
         assert_eq!(out.len(), offset);
         out.extend_from_slice(data);
         assert_eq!(more, packet != packets.last().unwrap());
     }
+    assert_eq!(ids.len(), 1, "one datagram has one identification");
     out
 }
 

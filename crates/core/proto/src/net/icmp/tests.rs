@@ -232,6 +232,33 @@ fn an_error_reaches_the_socket_whose_packet_it_quotes() {
 }
 
 #[test]
+fn a_parameter_problem_reaches_the_socket_and_a_source_quench_nobody() {
+    let mut net = Net::lan();
+    let socket = socket(&mut net);
+    let quoted = udp_packet(("10.0.0.1", 5000), ("10.0.0.2", 9), b"x");
+    let problem = Icmpv4::ParamProblem { code: 0, pointer: 20, quoted: &quoted };
+    assert_eq!(net.ingest(&ip_frame(&icmp_v4("10.0.0.2", "10.0.0.1", &problem))), None);
+    assert_eq!(net.stack.udp_error(socket), Some(Unreachable::Parameter));
+    while net.stack.next_event().is_some() {}
+    let quench = Icmpv4::Other { kind: 4, code: 0, rest: [0; 4], data: &quoted };
+    net.ingest(&ip_frame(&icmp_v4("10.0.0.2", "10.0.0.1", &quench)));
+    assert_eq!((net.stack.udp_error(socket), net.stack.next_event()), (None, None));
+    assert_eq!(net.emit().len(), 0, "and it is not answered");
+}
+
+#[test]
+fn a_redirect_changes_no_route() {
+    let mut net = Net::lan();
+    socket(&mut net);
+    let routes: Vec<_> = net.stack.routes().collect();
+    let quoted = udp_packet(("10.0.0.1", 5000), ("10.0.0.2", 9), b"x");
+    let redirect = Icmpv4::Redirect { code: 1, gateway: addr("10.0.0.9"), quoted: &quoted };
+    assert_eq!(net.ingest(&ip_frame(&icmp_v4("10.0.0.2", "10.0.0.1", &redirect))), Some(Drop::Redirect));
+    assert_eq!(net.stack.routes().collect::<Vec<_>>(), routes);
+    assert_eq!(net.emit().len(), 0);
+}
+
+#[test]
 fn errors_that_quote_no_packet_of_ours_change_nothing() {
     let mut net = Net::lan();
     socket(&mut net);

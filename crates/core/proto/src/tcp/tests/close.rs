@@ -635,3 +635,50 @@ fn events_are_told_once_and_failures_stay_readable() {
     assert_eq!(b.net.stack.tcp.open.len(), 0);
     b.out();
 }
+
+#[test]
+fn a_reset_in_last_ack_is_told_when_bytes_were_lost() {
+    for (written, failure) in [(0, None), (10, Some(Failure::Reset))] {
+        let mut b = Bench::accepted(plain(), 1000, 8000);
+        let id = b.id();
+        b.send(&vec![7; written]);
+        b.out();
+        b.inject(FIN | ACK, 1, 1, 8000, &[]);
+        b.out();
+        b.net.stack.shutdown(id).unwrap();
+        b.out();
+        assert_eq!(b.net.stack.state(id), State::LastAck);
+        b.inject(RST, 2, 0, 0, &[]);
+        assert_eq!(b.net.stack.failure(id), failure);
+    }
+}
+
+#[test]
+fn in_time_wait_what_cannot_be_a_late_ack_is_answered_and_not_for_ever() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let id = b.id();
+    b.net.stack.shutdown(id).unwrap();
+    b.out();
+    b.inject(FIN | ACK, 1, 2, 8000, &[]);
+    assert_eq!(b.one().flags(), ACK);
+    assert_eq!(b.net.stack.population().time_wait, 1);
+    assert_eq!(b.inject(ACK, 2, 2, 8000, &[]), None, "a late ACK");
+    b.silent();
+    for seq in [1, 900_000] {
+        assert_eq!(b.inject(ACK, seq, 2, 8000, &[]), Some(Drop::TcpOutOfWindow));
+        let answer = b.one();
+        assert_eq!((b.rel_seq(&answer), b.rel_ack(&answer), answer.flags()), (2, 2, ACK));
+    }
+    let answers: usize = (0..100)
+        .map(|_| {
+            b.inject(ACK, 1, 2, 8000, &[]);
+            b.out().len()
+        })
+        .sum();
+    assert_eq!(answers, 13, "two ends that disagree do not answer each other for ever");
+    // What its peer sends again is still answered, and the wait starts over.
+    b.inject(FIN | ACK, 1, 2, 8000, &[]);
+    b.one();
+    b.inject(ACK, 1, 2, 8000, &[]);
+    b.one();
+}

@@ -461,3 +461,57 @@ fn a_cookie_is_good_though_a_later_copy_of_the_syn_was_remembered() {
     assert_eq!(b.net.stack.tcp.flows.len(), 1);
     let _ = other;
 }
+
+#[test]
+fn after_a_lost_syn_the_first_window_is_one_segment() {
+    for (lost, segments) in [(false, 10), (true, 1)] {
+        let mut b = Bench::new(plain());
+        b.connect(ConnOptions::default());
+        b.iss = b.one().seg.seq;
+        if lost {
+            assert_eq!(b.pass(secs(2)).len(), 1);
+        }
+        let opts = TcpOptions { mss: Some(1000), ..TcpOptions::NONE };
+        b.put(Segment { opts, ..b.segment(SYN | ACK, 0, 1, 60_000) }, &[]);
+        b.out();
+        assert_eq!(b.info().cwnd, segments * 1000, "RFC 5681 3.1");
+    }
+}
+
+#[test]
+fn tos_and_ttl_of_a_connection_are_its_owners() {
+    for remote in [PEER, "2001:db8::2"] {
+        let mut b = Bench::new(plain());
+        b.remote = remote;
+        b.connect(ConnOptions { tos: 0x20, ttl: 7, ..ConnOptions::default() });
+        for packet in b.net.emit() {
+            let seen = match packet[0] >> 4 {
+                4 => ipv4::check(&packet, true).map(|ip| (ip.tos(), ip.ttl())).unwrap(),
+                _ => ipv6::check(&packet).map(|ip| (ip.traffic_class(), ip.hop_limit())).unwrap(),
+            };
+            assert_eq!(seen, (0x20, 7));
+        }
+    }
+}
+
+#[test]
+fn timestamps_count_milliseconds() {
+    let mut b = Bench::connected(config(), TcpOptions { ts: Some((1, 0)), ..TcpOptions::NONE }, 8000);
+    let mut stamps = Vec::new();
+    for _ in 0..3 {
+        b.send(b"x");
+        let seen = b.one();
+        stamps.push(seen.seg.opts.ts.unwrap().0);
+        b.inject(ACK, 1, b.rel_seq(&seen) + 1, 8000, &[]);
+        b.pass(ms(250));
+    }
+    assert_eq!((stamps[1].wrapping_sub(stamps[0]), stamps[2].wrapping_sub(stamps[1])), (250, 250));
+}
+
+#[test]
+fn push_stands_where_the_written_bytes_end() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    b.send(&pattern(2500));
+    let seen: Vec<_> = b.out().iter().map(|seen| (seen.data.len(), seen.flags().contains(PSH))).collect();
+    assert_eq!(seen, [(1000, false), (1000, false), (500, true)]);
+}

@@ -144,6 +144,53 @@ fn the_receiver_reports_holes_newest_first_and_duplicates() {
     assert_eq!(b.net.stack.tcp.pools.reasm.len(), 0);
 }
 
+/// The blocks of the one segment that leaves now.
+fn blocks(b: &mut Bench) -> Vec<(u32, u32)> {
+    let seen = b.one();
+    seen.seg.opts.sack.iter().map(|(l, r)| (l.since(b.peer_iss), r.since(b.peer_iss))).collect()
+}
+
+#[test]
+fn of_several_parts_that_were_here_the_first_is_reported() {
+    for (begin, expected) in [(1, (1, 101)), (51, (51, 101)), (101, (201, 301))] {
+        let mut b = Bench::accepted_sack(1000, 8000);
+        for seq in [1, 201, 401] {
+            b.inject(ACK, seq, 1, 8000, &pattern(100));
+            b.out();
+        }
+        b.inject(ACK, begin, 1, 8000, &pattern(700 - begin as usize));
+        assert_eq!(blocks(&mut b)[0], expected, "from {begin} on");
+    }
+}
+
+#[test]
+fn an_ack_tells_of_as_many_spans_as_fit_and_a_full_segment_has_room_for_them() {
+    let config = Config { tcp: TcpConfig { timestamps: true, ..plain().tcp }, ..plain() };
+    for (ts, most) in [(None, 4), (Some((1, 0)), 3)] {
+        let mut b = Bench::new(config.clone());
+        b.listen(8);
+        b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ts, ..TcpOptions::NONE }, 8000);
+        for seq in [101, 301, 501, 701, 901] {
+            b.inject(ACK, seq, 1, 8000, &pattern(100));
+            b.out();
+        }
+        b.inject(ACK, 1101, 1, 8000, &pattern(100));
+        assert_eq!(blocks(&mut b)[..3], [(1101, 1201), (901, 1001), (701, 801)]);
+        b.inject(ACK, 1101, 1, 8000, &pattern(100));
+        let seen = blocks(&mut b);
+        assert_eq!(
+            (seen.len(), seen[..2].to_vec()),
+            (most, vec![(1101, 1201), (1101, 1201)]),
+            "a duplicate is one of them"
+        );
+        b.send(&pattern(3000));
+        for seen in b.out() {
+            assert_eq!(seen.seg.opts.sack.len(), most);
+            assert!(usize::from(seen.seg.header_len) + seen.data.len() <= 1000 + 20, "{seen:?}");
+        }
+    }
+}
+
 #[test]
 fn early_segments_of_one_turn_are_answered_one_by_one_unless_sack_says_it_all() {
     for (mut b, answers) in [(Bench::accepted(plain(), 1000, 8000), 3), (Bench::accepted_sack(1000, 8000), 1)] {
@@ -221,5 +268,18 @@ fn a_segment_over_several_holes_fills_them_all() {
         }
         assert_eq!(b.read_all(), data);
         assert_eq!(b.info().unread, 0);
+    }
+}
+
+#[test]
+fn duplicates_are_not_told_when_the_configuration_says_so() {
+    let mut config = plain();
+    config.tcp.dsack = false;
+    let mut b = Bench::new(config);
+    b.listen(8);
+    b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE }, 8000);
+    for (seq, expected) in [(1, vec![]), (1, vec![]), (201, vec![(201, 301)]), (201, vec![(201, 301)])] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+        assert_eq!(blocks(&mut b), expected, "{seq}");
     }
 }

@@ -200,3 +200,48 @@ fn after_a_long_pause_the_window_is_the_first_one_again() {
     let burst: usize = b.out().iter().map(|s| s.data.len()).sum();
     assert_eq!(burst, 10_000);
 }
+
+#[test]
+fn progress_starts_the_retransmission_timer_over() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    b.send(&pattern(2000));
+    b.out();
+    b.pass(ms(150));
+    b.inject(ACK, 1, 1001, 60_000, &[]);
+    // RFC 6298 5.3: a whole timeout from the ACK on, which comes later than one from the sending.
+    assert!(b.pass(ms(190)).is_empty());
+    let again = b.pass(secs(2));
+    assert_eq!(b.rel_seq(&again[0].1), 1001);
+}
+
+#[test]
+fn keepalive_is_off_unless_asked_for_and_then_waits_two_hours() {
+    let mut b = established();
+    let id = b.id();
+    assert!(b.pass(secs(100_000)).is_empty());
+    let on = ConnOptions { keepalive: Some(Keepalive::default()), ..b.net.stack.options(id).unwrap() };
+    b.net.stack.set_options(id, on);
+    b.out();
+    b.inject(ACK, 1, 1, 8000, &[]);
+    assert!(b.pass(secs(7199)).is_empty());
+    assert_eq!(b.pass(secs(2)).len(), 1);
+}
+
+#[test]
+fn after_a_long_pause_the_window_stays_when_the_configuration_says_so() {
+    let mut config = plain();
+    config.tcp.slow_start_after_idle = false;
+    let mut b = Bench::accepted(config, 1000, 60_000);
+    let mut at = 1;
+    b.send(&pattern(100_000));
+    while at <= 100_000 {
+        at += b.out().iter().map(|s| s.data.len() as u32).sum::<u32>();
+        b.inject(ACK, 1, at, 60_000, &[]);
+    }
+    let grown = b.info().cwnd;
+    assert!(grown > 14_000, "{grown}");
+    b.pass(secs(10));
+    b.send(&pattern(10_000));
+    b.out();
+    assert_eq!(b.info().cwnd, grown);
+}

@@ -174,7 +174,66 @@ fn a_narrower_path_makes_segments_smaller() {
     let (tcp, mut cx) = b.net.stack.split();
     tcp.on_icmp_error(&mut cx, &key, iss + 1, crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 }).unwrap();
     let again = b.out();
-    // Sent again at once, without waiting for the timer.
+    // Sent again at once, without waiting for the timer, and not taken for a sign of congestion (RFC 8201 5.4).
     assert!(!again.is_empty());
     assert_eq!(again[0].seg.seq, b.iss + 1);
+    assert_eq!((b.info().ssthresh, b.info().backoff), (u32::MAX, 0));
+}
+
+#[test]
+fn what_a_cork_holds_back_leaves_after_200_ms_in_which_nothing_was_in_flight() {
+    let mut b = with_options(ConnOptions { cork: true, ..ConnOptions::default() });
+    b.send(&pattern(300));
+    b.silent();
+    assert!(b.pass(Duration::from_millis(150)).is_empty());
+    b.send(&pattern(200));
+    b.silent();
+    let left = b.pass(Duration::from_millis(100));
+    assert_eq!(left.iter().map(|(at, seen)| (at.as_millis(), seen.data.len())).collect::<Vec<_>>(), [(50, 500)]);
+    // The peer is not to blame: nothing counts as tried, and the timeout is not backed off.
+    assert_eq!((b.info().retransmits, b.info().backoff, b.net.stack.counters().tcp.window_probes), (0, 0, 0));
+    b.send(&pattern(100));
+    b.silent();
+    assert!(b.pass(Duration::from_millis(150)).is_empty(), "something is in flight");
+    b.inject(ACK, 1, 501, 8000, &[]);
+    b.silent();
+    assert_eq!(b.pass(Duration::from_millis(220)).len(), 1);
+}
+
+#[test]
+fn no_delay_sends_what_waits_under_a_cork() {
+    let mut b = with_options(ConnOptions { cork: true, ..ConnOptions::default() });
+    let id = b.id();
+    let both = ConnOptions { cork: true, nodelay: true, ..ConnOptions::default() };
+    b.send(&pattern(300));
+    b.silent();
+    b.net.stack.set_options(id, both);
+    assert_eq!(b.one().data.len(), 300);
+    b.send(&pattern(200));
+    b.silent();
+    b.net.stack.set_options(id, ConnOptions { tos: 8, ..both });
+    b.silent();
+    b.net.stack.set_options(id, ConnOptions { tos: 8, ..both });
+    assert_eq!(b.one().data.len(), 200, "set once more");
+}
+
+#[test]
+fn what_more_is_to_follow_waits_for_it_and_not_for_ever() {
+    let mut b = with_options(ConnOptions { nodelay: true, ..ConnOptions::default() });
+    let id = b.id();
+    assert_eq!(b.net.stack.send_more(id, &pattern(300)), Ok(300));
+    b.silent();
+    assert_eq!(b.net.stack.send(id, &pattern(100)), Ok(100));
+    assert_eq!(b.one().data.len(), 400);
+    b.inject(ACK, 1, 401, 8000, &[]);
+    assert_eq!(b.net.stack.send_more(id, &pattern(1300)), Ok(1300));
+    assert_eq!(b.one().data.len(), 1000, "a full segment waits for nothing");
+    b.inject(ACK, 1, 1401, 8000, &[]);
+    b.silent();
+    let left = b.pass(Duration::from_millis(220));
+    assert_eq!(left.iter().map(|(_, seen)| seen.data.len()).collect::<Vec<_>>(), [300]);
+    assert_eq!(b.net.stack.send_more(id, &pattern(50)), Ok(50));
+    b.silent();
+    b.net.stack.shutdown(id).unwrap();
+    assert_eq!(b.one().data.len(), 50, "with the FIN");
 }

@@ -154,6 +154,7 @@ pub(super) fn job(op: Op, sockets: &BTreeMap<Fd, Shared>, net: Net) -> Result<Jo
                 wanted.into_iter().map(|(fd, bits)| Ok((get(fd)?, bits))).collect::<Result<Vec<_>, String>>()?;
             Box::new(move || poll_all(&wanted, timeout_ms))
         }
+        Op::Edges(..) => return Err("epoll is the adapter's".into()),
         Op::Close(_) => return Err("close needs no thread".into()),
     })
 }
@@ -175,6 +176,7 @@ fn read(fd: &OwnedFd, len: u32, flags: ReadFlags) -> Outcome {
 fn write(fd: &OwnedFd, bytes: &[u8], flags: WriteFlags) -> Outcome {
     let mut how = SendFlags::NOSIGNAL;
     how.set(SendFlags::OOB, flags.urgent);
+    how.set(SendFlags::MORE, flags.more);
     how.set(SendFlags::DONTWAIT, flags.dont_wait);
     value(net::send(fd, bytes, how))
 }

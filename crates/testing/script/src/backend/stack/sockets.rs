@@ -11,7 +11,7 @@ use clearway_proto::{
 use clearway_wire::{Addr, Endpoint};
 
 use super::ScriptEnv;
-use crate::backend::{Fd, How as Side, Net, Op, OptionValue, ReadFlags, Reply, SetOption, WriteFlags, poll};
+use crate::backend::{Fd, How as Side, Net, Op, OptionValue, ReadFlags, Reply, SetOption, Told, WriteFlags, poll};
 use crate::errno::Errno;
 use crate::settings::IpVersion;
 
@@ -29,7 +29,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(op: Op, now: Instant) -> Progress {
         let deadline = match &op {
-            Op::Poll(_, Some(ms)) => now + Duration::from_millis(u64::from(*ms)),
+            Op::Poll(_, Some(ms)) | Op::Edges(_, Some(ms)) => now + Duration::from_millis(u64::from(*ms)),
             _ => Instant::NEVER,
         };
         Progress { op, deadline, begun: false, written: 0 }
@@ -51,6 +51,9 @@ struct Socket {
     /// The failure of the connection was told.
     told: bool,
     deaf: bool,
+    /// Connections that came to a listener, and writes that were cut short for want of room.
+    arrivals: u64,
+    shorts: u64,
 }
 
 /// All sockets of the program.
@@ -100,6 +103,7 @@ impl Sockets {
         for socket in self.all.values_mut() {
             if let Kind::Listener { id, incoming } = &mut socket.kind {
                 *incoming |= *id == listener;
+                socket.arrivals += u64::from(*id == listener);
             }
         }
     }
@@ -130,6 +134,7 @@ impl Sockets {
             Op::Connect(fd, to) => self.connect(stack, now, fd, to, first),
             Op::Write(fd, ref bytes, flags) => self.write(stack, fd, bytes, flags, progress, waits),
             Op::Poll(ref wanted, _) => self.poll(stack, wanted, now >= progress.deadline),
+            Op::Edges(ref wanted, _) => self.poll_edges(stack, wanted, now >= progress.deadline),
             other => self.simple(stack, other),
         };
         match tried {
@@ -154,14 +159,15 @@ impl Sockets {
             Op::Set(fd, option) => self.set(stack, fd, option),
             Op::TakeError(fd) => self.take_error(stack, fd),
             Op::Block(fd, block) => self.with(fd, |socket| socket.blocks = block),
-            Op::Connect(..) | Op::Write(..) | Op::Poll(..) => fail(Errno::INVALID),
+            Op::Connect(..) | Op::Write(..) | Op::Poll(..) | Op::Edges(..) => fail(Errno::INVALID),
         }
     }
 
     fn add(&mut self, kind: Kind, options: SocketOptions) -> Fd {
         let fd = self.next;
         self.next += 1;
-        let socket = Socket { kind, blocks: true, bound: None, options, told: false, deaf: false };
+        let socket =
+            Socket { kind, blocks: true, bound: None, options, told: false, deaf: false, arrivals: 0, shorts: 0 };
         self.all.insert(fd, socket);
         fd
     }
@@ -336,12 +342,17 @@ impl Sockets {
             _ => return fail(Errno::PIPE),
         };
         let rest = &bytes[progress.written..];
-        let taken = if flags.urgent { stack.send_urgent(id, rest) } else { stack.send(id, rest) };
+        let taken = match flags {
+            WriteFlags { urgent: true, .. } => stack.send_urgent(id, rest),
+            WriteFlags { more: true, .. } => stack.send_more(id, rest),
+            _ => stack.send(id, rest),
+        };
         match taken {
             Ok(count) => progress.written += count,
             Err(SendError::Failed(_)) => return fail(self.failure(stack, fd).unwrap_or(Errno::PIPE)),
             Err(_) => return fail(Errno::PIPE),
         }
+        self.get(fd).shorts += u64::from(progress.written < bytes.len());
         let enough = progress.written == bytes.len() || (!waits && progress.written > 0);
         if enough { ok(progress.written) } else { Err(WouldBlock) }
     }
@@ -430,13 +441,34 @@ impl Sockets {
     }
 
     fn poll(&mut self, stack: &Stack<ScriptEnv>, wanted: &[(Fd, i16)], over: bool) -> Tried {
-        let ready: Vec<i16> =
-            wanted.iter().map(|(fd, bits)| self.ready(stack, *fd) & (bits | poll::ERR | poll::HUP)).collect();
+        let ready = wanted.iter().map(|(fd, bits)| self.ready(stack, *fd) & (bits | poll::ERR | poll::HUP)).collect();
+        Self::found(ready, over)
+    }
+
+    fn poll_edges(&mut self, stack: &Stack<ScriptEnv>, wanted: &[(Fd, i16, Told)], over: bool) -> Tried {
+        let news = |&(fd, bits, mut told): &(Fd, i16, Told)| {
+            let ready = self.ready(stack, fd) & (bits | poll::ERR | poll::HUP);
+            told.news(ready, self.edges(stack, fd))
+        };
+        let ready = wanted.iter().map(news).collect();
+        Self::found(ready, over)
+    }
+
+    fn found(ready: Vec<i16>, over: bool) -> Tried {
         let count = ready.iter().filter(|bits| **bits != 0).count();
         if count == 0 && !over {
             return Err(WouldBlock);
         }
         Ok(Reply { value: Ok(count as i64), data: Vec::new(), ready })
+    }
+
+    /// What changes with each thing to read, and with each occasion to wait for room: epoll's edges.
+    pub(super) fn edges(&self, stack: &Stack<ScriptEnv>, fd: Fd) -> (u64, u64) {
+        let Some(socket) = self.all.get(&fd) else { return (0, 0) };
+        let Kind::Conn { id, .. } = socket.kind else { return (socket.arrivals, socket.shorts) };
+        let bytes = stack.info(id).map_or(0, |info| info.bytes_received);
+        let failed = u64::from(stack.failure(id).is_some());
+        (bytes * 4 + u64::from(stack.peer_closed(id)) * 2 + failed, socket.shorts * 2 + failed)
     }
 
     fn ready(&self, stack: &Stack<ScriptEnv>, fd: Fd) -> i16 {
@@ -470,7 +502,7 @@ impl Sockets {
 /// The socket that a call is about.
 fn fd_of(op: &Op) -> Option<Fd> {
     match op {
-        Op::Socket(_) | Op::Poll(..) => None,
+        Op::Socket(_) | Op::Poll(..) | Op::Edges(..) => None,
         Op::Bind(fd, _)
         | Op::Listen(fd, _)
         | Op::Accept(fd)
