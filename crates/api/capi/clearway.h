@@ -406,7 +406,7 @@ typedef struct clw_config {
      */
     uint32_t receive_packets;
     /**
-     * Bytes of memory that the unread packets of one connection may hold on to.
+     * Bytes of memory that the unread packets of one connection may hold on to. Windows grow up to half of it, as far as the connection is worth it.
      */
     uint32_t receive_limit;
     /**
@@ -418,7 +418,7 @@ typedef struct clw_config {
      */
     uint32_t send_chunk_len;
     /**
-     * Bytes that one connection may have sent and not acknowledged.
+     * Bytes that one connection may have sent and not acknowledged, at most. It may have twice its congestion window.
      */
     uint32_t send_limit;
     /**

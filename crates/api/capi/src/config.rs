@@ -37,13 +37,13 @@ pub struct clw_config {
     pub neighbours: u32,
     /// Packets whose bytes wait to be read, over all connections.
     pub receive_packets: u32,
-    /// Bytes of memory that the unread packets of one connection may hold on to.
+    /// Bytes of memory that the unread packets of one connection may hold on to. Windows grow up to half of it, as far as the connection is worth it.
     pub receive_limit: u32,
     /// Pieces of memory for bytes that were sent and not acknowledged, over all connections.
     pub send_chunks: u32,
     /// Bytes of each of them.
     pub send_chunk_len: u32,
-    /// Bytes that one connection may have sent and not acknowledged.
+    /// Bytes that one connection may have sent and not acknowledged, at most. It may have twice its congestion window.
     pub send_limit: u32,
     /// Buffers of the stack's own: for packets that are handed in to be copied, and for what arrives in fragments.
     pub copy_buffers: u32,
@@ -148,10 +148,10 @@ impl Default for clw_config {
             routes: limits.routes,
             neighbours: limits.neighbours,
             receive_packets: 16_384,
-            receive_limit: 4 << 20,
+            receive_limit: 64 << 20,
             send_chunks: 16_384,
             send_chunk_len: 4_096,
-            send_limit: 1 << 20,
+            send_limit: 4 << 20,
             copy_buffers: 1_024,
             copy_buffer_len: 2_048,
             time_wait_ms: tcp.time_wait.as_millis() as u32,
@@ -248,6 +248,9 @@ impl clw_config {
         tcp.time_wait = ms(self.time_wait_ms);
         tcp.rto_min = ms(self.rto_min_ms);
         tcp.delayed_ack = ms(self.delayed_ack_ms);
+        // Half of the memory is taken to be bytes.
+        tcp.max_receive_window = self.receive_limit / 2;
+        tcp.max_send_buffer = self.send_limit;
         tcp.ephemeral_ports = (self.first_port, self.last_port);
         tcp.timestamps = self.timestamps != 0;
         tcp.sack = self.sack != 0;

@@ -58,8 +58,14 @@ pub struct TcpConfig {
     pub initial_window: u8,
     /// Range of ephemeral ports, both ends included (RFC 6056 3.2).
     pub ephemeral_ports: (u16, u16),
-    /// Largest receive window offered, in bytes; decides the window scale.
+    /// Largest receive window offered, in bytes; decides the window scale. A window grows up to it as its owner reads.
     pub max_receive_window: u32,
+    /// The receive window that a connection begins with, in bytes.
+    pub initial_receive_window: u32,
+    /// Bytes that an owner may have written and that were not acknowledged, however small the congestion window.
+    pub initial_send_buffer: u32,
+    /// The same, however large it is: up to this they are twice the congestion window.
+    pub max_send_buffer: u32,
     /// Bytes that one connection may send before the next one's turn comes.
     pub quantum: u32,
     /// What becomes of a stranger's connection when every place for connections is taken.
@@ -92,6 +98,10 @@ pub struct ConnOptions {
     pub user_timeout: Duration,
     /// Upper bound of the segment size, in payload bytes; zero: the link decides.
     pub max_segment: u16,
+    /// Bytes that may be offered and unread (SO_RCVBUF), rounded up by a quarter at most; zero: as many as the connection is worth. Read when it begins.
+    pub receive_buffer: u32,
+    /// Bytes that may be written and not acknowledged (SO_SNDBUF), rounded likewise; zero: twice the congestion window.
+    pub send_buffer: u32,
     /// Congestion control.
     pub congestion: Congestion,
     /// IPv4 TOS or IPv6 traffic class.
@@ -136,6 +146,8 @@ impl Default for ConnOptions {
             keepalive: None,
             user_timeout: Duration::ZERO,
             max_segment: 0,
+            receive_buffer: 0,
+            send_buffer: 0,
             congestion: Congestion::Cubic,
             tos: 0,
             ttl: 64,
@@ -161,6 +173,8 @@ impl ConnOptions {
             keepalive: options.keepalive.then_some(keepalive),
             user_timeout: Duration::from_millis(options.user_timeout.into()),
             max_segment: segment_within(options, default.max_segment),
+            receive_buffer: options.receive_buffer,
+            send_buffer: options.send_buffer,
             congestion: match options.congestion {
                 clearway_options::Congestion::Default => default.congestion,
                 clearway_options::Congestion::Reno => Congestion::Reno,
@@ -201,7 +215,10 @@ impl Default for TcpConfig {
             syn_cookies: true,
             initial_window: 10,
             ephemeral_ports: (32_768, 60_999),
-            max_receive_window: 4 * 1024 * 1024,
+            max_receive_window: 32 * 1024 * 1024,
+            initial_receive_window: 512 * 1024,
+            initial_send_buffer: 256 * 1024,
+            max_send_buffer: 4 * 1024 * 1024,
             quantum: 256 * 1024,
             when_full: WhenFull::MakeRoom,
         }

@@ -209,7 +209,7 @@ impl<E: Env> Stack<E> {
     /// The owner is done with the oldest `n` unread bytes.
     #[inline(always)]
     pub fn consumed(&mut self, conn: ConnId, n: u32) {
-        if self.tcp.consumed(conn, n, self.config.tcp.max_receive_window) {
+        if self.tcp.consumed(conn, n) {
             self.tcp.tell_window(&self.config, &mut self.counters, conn.index());
         }
     }

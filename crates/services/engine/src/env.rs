@@ -33,15 +33,15 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// 256 MiB of send queues, 1 MiB of them for one connection, which is enough for 1 Gbit/s over 8 ms, or 10 Gbit/s over 800 us; 4 MiB of unread data for one
-    /// connection; and a minimum of 2 KiB each way for each of so many connections.
+    /// 256 MiB of send queues, 4 MiB of them for one connection at most, of which it has what its congestion window is worth; 64 MiB of buffers for one connection's
+    /// unread data, which are windows of up to 32 MiB, as far as there are so many; and a minimum of 2 KiB each way for each of so many connections.
     pub const fn of(connections: u32) -> Memory {
         Memory {
             minimum: Minimum::of(connections),
             send_chunks: 16_384,
             send_chunk_len: 16_384,
-            send_limit: 1 << 20,
-            receive_limit: 4 << 20,
+            send_limit: 4 << 20,
+            receive_limit: 64 << 20,
         }
     }
 

@@ -236,6 +236,9 @@ fn draw_host(rng: &mut Rng, name: &'static str, wants: &Wants, buf_len: usize) -
     tcp.delayed_ack = Duration::from_millis(*pick(rng, &[0, 10, 40, 40, 200]));
     tcp.quantum = *pick(rng, &[1500, 16 * 1024, 256 * 1024]);
     tcp.max_receive_window = *pick(rng, &[32 * 1024, 256 * 1024, 4 * 1024 * 1024]);
+    // Small ones, so that windows and queues have to grow.
+    tcp.initial_receive_window = *pick(rng, &[4 * 1024, 64 * 1024, 512 * 1024]);
+    tcp.initial_send_buffer = *pick(rng, &[2 * 1024, 256 * 1024]);
     let small = wants.small && rng.chance(300_000);
     let rx = draw_rx(rng, small, buf_len);
     let tx_limit = if small { rng.between(500, 20_000) as u32 } else { rng.between(20_000, 1_000_000) as u32 };

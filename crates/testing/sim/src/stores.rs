@@ -118,10 +118,10 @@ impl RxStore<SimBuf> for SimRx {
         }
     }
 
-    fn room(&self, queue: &SimRxQueue) -> u32 {
+    fn room(&self, queue: &SimRxQueue, most: u32) -> u32 {
         match (&self.kind, queue) {
-            (Kind::Chain(s), SimRxQueue::Chain(q)) => s.room(q),
-            (Kind::Ring(s), SimRxQueue::Ring(q)) => RxStore::<SimBuf>::room(s, q),
+            (Kind::Chain(s), SimRxQueue::Chain(q)) => s.room(q, most),
+            (Kind::Ring(s), SimRxQueue::Ring(q)) => RxStore::<SimBuf>::room(s, q, most),
             _ => mixed(),
         }
     }
@@ -193,8 +193,8 @@ impl TxStore for SimTx {
         self.store.room(queue)
     }
 
-    fn write(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
-        self.store.write(queue, bytes)
+    fn write(&mut self, queue: &mut TxQueue, bytes: &[u8], most: impl FnOnce() -> u32) -> usize {
+        self.store.write(queue, bytes, most)
     }
 
     fn peek(&mut self, queue: &mut TxQueue, at: u32, out: &mut [u8]) -> usize {

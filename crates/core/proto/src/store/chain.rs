@@ -173,7 +173,8 @@ impl<B: Buf> ChainRx<B> {
             None => (self.available.into(), self.places.into(), USUAL),
         };
         let kept = all / FOR_DEVICES;
-        let limit = u64::from(self.limit).div_ceil(unit.max(1));
+        // Nobody may have more than half, however large the limit: others find something, at once.
+        let limit = u64::from(self.limit).div_ceil(unit.max(1)).min(((all - kept) / 2).max(1));
         (Lending::new(all - kept, limit), free.saturating_sub(kept), unit.max(1))
     }
 
@@ -357,8 +358,9 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 
     /// Half of the free memory, because buffers are seldom full, and what came early, because it lies in the window too.
     #[inline]
-    fn room(&self, queue: &ChainQueue) -> u32 {
-        self.window.saturating_sub(queue.footprint) / 2 + queue.early
+    fn room(&self, queue: &ChainQueue, most: u32) -> u32 {
+        // Half of the memory is taken to be bytes.
+        (self.window / 2).min(most).saturating_sub(queue.footprint / 2) + queue.early
     }
 
     fn largest_room(&self) -> u32 {

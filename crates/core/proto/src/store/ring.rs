@@ -112,22 +112,23 @@ impl TxStore for RingTx {
 
     // Always, as all of `Stack::send` is: what it costs must not hang on how many places call it.
     #[inline(always)]
-    fn write(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
+    fn write(&mut self, queue: &mut TxQueue, bytes: &[u8], most: impl FnOnce() -> u32) -> usize {
         // What is usual: it fits the minimum of an empty queue, or the chunk that the queue ends in. Anything else goes from chunk to chunk.
         if queue.len == 0 {
             let fits = bytes.len().wrapping_sub(1) < self.arena.small_len() as usize;
             if !fits || !self.write_first(queue, bytes) {
-                return self.write_on(queue, bytes);
+                return self.write_on(queue, bytes, most().min(self.limit));
             }
             return bytes.len();
         }
-        let most = self.limit.saturating_sub(queue.len).min(self.arena.chunk_len()) as usize;
+        let limit = most().min(self.limit);
+        let most = limit.saturating_sub(queue.len).min(self.arena.chunk_len()) as usize;
         if bytes.is_empty() || bytes.len() > most {
-            return self.write_on(queue, bytes);
+            return self.write_on(queue, bytes, limit);
         }
         let at = self.fill(queue);
         let Some(room) = self.arena.part_mut(queue.tail, at, bytes.len()) else {
-            return self.write_on(queue, bytes);
+            return self.write_on(queue, bytes, limit);
         };
         room.copy_from_slice(bytes);
         queue.len += bytes.len() as u32;
@@ -262,8 +263,8 @@ impl RingTx {
 
     #[cold]
     #[inline(never)]
-    fn write_on(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> usize {
-        let mut rest = &bytes[..bytes.len().min(self.limit.saturating_sub(queue.len) as usize)];
+    fn write_on(&mut self, queue: &mut TxQueue, bytes: &[u8], limit: u32) -> usize {
+        let mut rest = &bytes[..bytes.len().min(limit.saturating_sub(queue.len) as usize)];
         let mut written = 0;
         while !rest.is_empty() {
             let mut at = if queue.len == 0 { 0 } else { self.fill(queue) };
@@ -459,10 +460,10 @@ impl<B: Buf> RxStore<B> for RingRx {
         queue.unread
     }
 
-    fn room(&self, queue: &RxQueue) -> u32 {
+    fn room(&self, queue: &RxQueue, most: u32) -> u32 {
         let early = u64::from(queue.end.wrapping_sub(queue.front) - queue.unread);
         let free = u64::from(self.arena.available()) * u64::from(self.arena.chunk_len());
-        u64::from(self.limit.saturating_sub(queue.unread)).min(free + early) as u32
+        u64::from(self.limit.min(most).saturating_sub(queue.unread)).min(free + early) as u32
     }
 
     fn largest_room(&self) -> u32 {

@@ -88,9 +88,9 @@ pub trait RxStore<B: Buf> {
     /// In-order bytes that the owner has not consumed. Another process may be reading: the answer may shrink between two calls.
     fn unread(&self, queue: &Self::Queue) -> u32;
 
-    /// How many bytes past the edge the store is willing to take: what the receive window may promise. Another process may be reading: the
-    /// answer may change between two calls, and what was promised before must be taken all the same.
-    fn room(&self, queue: &Self::Queue) -> u32;
+    /// How many bytes past the edge the store is willing to take, when no more than `most` shall be there, unread ones counted: what the receive window may promise.
+    /// Another process may be reading: the answer may change between two calls, and what was promised before must be taken all the same, though `most` has become less.
+    fn room(&self, queue: &Self::Queue, most: u32) -> u32;
 
     /// What [`RxStore::room`] says of a new queue at best: no window will be larger.
     fn largest_room(&self) -> u32;
@@ -157,8 +157,13 @@ pub trait TxStore {
     /// How many more bytes would be taken by [`TxStore::write`] now.
     fn room(&self, queue: &Self::Queue) -> u32;
 
-    /// Adds bytes at the end; returns how many were taken.
-    fn write(&mut self, queue: &mut Self::Queue, bytes: &[u8]) -> usize;
+    /// Adds bytes at the end, no more than that `most` are held then; returns how many were taken. What always fits may be taken without asking for `most`.
+    fn write(&mut self, queue: &mut Self::Queue, bytes: &[u8], most: impl FnOnce() -> u32) -> usize;
+
+    /// The connection is held back for want of bytes, and so many may be in its queue: for a store whose owner writes behind the stack's back.
+    fn widen(&mut self, queue: &mut Self::Queue, most: u32) {
+        let _ = (queue, most);
+    }
 
     /// Copies bytes that start `at` bytes behind the front into `out`; returns how many there were. Takes `&mut` so that a store may remember
     /// where it was: the next peek usually goes on where this one ended.

@@ -10,6 +10,7 @@ use super::loss::sent::Sent;
 use super::rare_stats::RareStats;
 use super::reasm::Reasm;
 use super::sack::Scoreboard;
+use super::sizes::Sizes;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::flow::{FlowKey, Found};
@@ -35,6 +36,7 @@ pub(crate) struct Pools<E: Env> {
     pub boards: Slab<Scoreboard>,
     pub sent: Slab<Sent>,
     pub rare_stats: Slab<RareStats>,
+    pub sizes: Sizes,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,

@@ -11,6 +11,7 @@ use super::deadlines::Timer;
 use super::marks::Marks;
 use super::options;
 use super::recovery::Recovery;
+use super::sizes::Sizes;
 use crate::store::Env;
 
 /// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow start.
@@ -24,6 +25,8 @@ impl<E: Env> Conn<E> {
         self.snd.scales = agreed.scaling;
         self.snd.shift = agreed.snd_scale;
         self.rcv.shift = agreed.rcv_scale;
+        self.rcv.step = Sizes::first_step(self.settings.receive_buffer, agreed.scaling);
+        self.rcv_ahead.look = self.irs + 1;
         self.peer_mss = agreed.mss;
         self.mss = agreed.payload_mss();
         self.ts_recent = ts_recent;

@@ -120,8 +120,9 @@ fn key_fields(key: &mut FlowKey, f: &mut impl Fields) {
 
 /// What an owner may set, under 270 to 281.
 fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
-    let ConnOptions { nodelay, cork, keepalive, user_timeout, max_segment, congestion, tos, ttl, urgent_inline } =
-        options;
+    let ConnOptions {
+        nodelay, cork, keepalive, user_timeout, max_segment, congestion, tos, ttl, urgent_inline, ..
+    } = options;
     f.bool(270, nodelay);
     f.bool(271, cork);
     let (mut probes, mut every) = (keepalive.is_some(), keepalive.unwrap_or_default());
@@ -137,6 +138,8 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     f.u8(279, tos);
     f.u8(280, ttl);
     f.bool(281, urgent_inline);
+    f.u32(282, &mut options.receive_buffer);
+    f.u32(283, &mut options.send_buffer);
 }
 
 impl<E: Env> Conn<E> {
@@ -253,7 +256,7 @@ impl<E: Env> Conn<E> {
         if c.state != State::SynSent && far {
             return Some("a window that was never offered");
         }
-        let fin_lies_there = c.rcv_ahead.fin.ge(c.rcv.nxt) && c.rcv_ahead.fin.le(c.rcv.edge);
+        let fin_lies_there = c.rcv_ahead.look.ge(c.rcv.nxt) && c.rcv_ahead.look.le(c.rcv.edge);
         (c.marks.has(Marks::FIN_WAITS) && !fin_lies_there).then_some("a FIN beyond the window")
     }
 }
@@ -560,7 +563,7 @@ impl<E: Env> Tcp<E> {
             c.token = is.ok_or(Fault::Missing)?.to_bits();
         }
         let p = &mut self.pools;
-        if p.tx.write(&mut c.tx, &written) != written.len() {
+        if p.tx.write(&mut c.tx, &written, || u32::MAX) != written.len() {
             return Err(Fault::Full);
         }
         keep_in_order(p, c, &unread)?;

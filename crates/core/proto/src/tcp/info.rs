@@ -45,7 +45,7 @@ impl<E: Env> Tcp<E> {
             path_mtu: c.route.mtu(),
             snd_wnd: c.snd.wnd,
             rcv_wnd: if is_open { c.rcv.wnd() } else { 0 },
-            rcv_space: p.rx.room(&c.rx).saturating_add(unread),
+            rcv_space: p.rx.room(&c.rx, p.sizes.window(c.rcv.step)).saturating_add(unread),
             snd_wscale: scaled(c.snd.shift),
             rcv_wscale: scaled(c.rcv.shift),
             timestamps: c.marks.has(Marks::TS),

@@ -114,7 +114,7 @@ pub(crate) fn on_expected<E: Env, const LOSSLESS: bool>(
     }
     let Some((buf, front)) = payload.take() else { return Ok(()) };
     let kept = cx.pools.rx.append_part(&mut c.rx, buf, front, len);
-    payload::in_order(c, cx, seg.flags, (kept, len))
+    payload::in_order(c, cx, seg, (kept, len))
 }
 
 /// A segment for an open connection.
@@ -418,7 +418,7 @@ pub(super) fn step_7_and_8<E: Env>(
     }
     if c.marks.has(Marks::FIN_WAITS) {
         // The stream ends where the FIN stood that came first; nothing behind it is part of it.
-        let before_fin = if c.rcv_ahead.fin.gt(seg.seq) { c.rcv_ahead.fin.since(seg.seq) } else { 0 };
+        let before_fin = if c.rcv_ahead.look.gt(seg.seq) { c.rcv_ahead.look.since(seg.seq) } else { 0 };
         if len > before_fin {
             arrival.payload.truncate(before_fin as usize);
         }
@@ -426,7 +426,7 @@ pub(super) fn step_7_and_8<E: Env>(
             c.ack_now();
         }
     } else if c.rcv.cut(seg.seq, len, seg.flags.fin()).fin {
-        c.rcv_ahead.fin = seg.seq + len;
+        c.rcv_ahead.look = seg.seq + len;
         c.marks.set(Marks::FIN_WAITS);
         c.ack_now();
     }
@@ -440,7 +440,7 @@ fn step_8_fin<E: Env>(c: &mut Conn<E>) {
     if !c.marks.has(Marks::FIN_WAITS) || c.state == State::Closed {
         return;
     }
-    if c.rcv_ahead.fin != c.rcv.nxt {
+    if c.rcv_ahead.look != c.rcv.nxt {
         // Something before it is missing. The segments that bring it, and the FIN itself, ask for ACKs; a pure ACK must not, or two ends that
         // both wait would answer each other for ever.
         return;

@@ -348,7 +348,9 @@ fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why:
     let limit = match why {
         Why::Window => Marks::RWND_LIMITED,
         // All that was written is on its way, and the owner can write no more until some of it has arrived.
-        Why::Done if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && cx.pools.tx.room(&c.tx) == 0 => {
+        Why::Done if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && c.send_room(cx.pools) == 0 => {
+            let most = c.send_limit(cx.pools);
+            cx.pools.tx.widen(&mut c.tx, most);
             Marks::SNDBUF_LIMITED
         }
         _ => Marks::default(),
@@ -385,19 +387,19 @@ impl<E: Env> Conn<E> {
 
     /// The window to offer now.
     #[inline(always)]
-    fn offering(&self, rx: &E::Rx, config: &Config) -> Offering {
-        offering::<E>((&self.rcv, self.rcv_mss), rx, &self.rx, config)
+    fn offering(&self, p: &Pools<E>) -> Offering {
+        offering::<E>((&self.rcv, self.rcv_mss), &p.rx, &self.rx, p.sizes.window(self.rcv.step))
     }
 
     /// The window to send now, and the edge that it promises.
     ///
     /// A duplicate ACK that asks for a missing segment repeats the window of the one before: without SACK the peer could not
     /// tell it from a mere window update otherwise (RFC 5681 2, condition e of a duplicate ACK).
-    fn window(&self, rx: &E::Rx, config: &Config) -> Offer {
+    fn window(&self, p: &Pools<E>) -> Offer {
         if self.asks_again() {
             return Offer { field: self.rcv.field, edge: self.rcv.edge };
         }
-        offer::<E>((&self.rcv, self.rcv_mss), rx, &self.rx, config)
+        offer::<E>((&self.rcv, self.rcv_mss), &p.rx, &self.rx, p.sizes.window(self.rcv.step))
     }
 
     /// Whether an ACK that leaves now is a duplicate for the peer's fast retransmit.
@@ -407,18 +409,18 @@ impl<E: Env> Conn<E> {
 
     /// Whether the owner has read so much that the peer should be told at once (RFC 9293 3.8.6.2.2).
     #[inline(always)]
-    pub(crate) fn window_is_news(&self, rx: &E::Rx, config: &Config) -> bool {
+    pub(crate) fn window_is_news(&self, p: &Pools<E>) -> bool {
         self.state.is_synchronized()
             && self.state.peer_may_send()
             && !self.asks_again()
-            && self.offering(rx, config).worth_telling()
+            && self.offering(p).worth_telling()
     }
 
     /// Whether the window that was promised is so large that nothing the owner reads is news for the peer: mostly so. It holds more than two segments and
     /// no less than one step of the scale, and has not grown by two segments, which are then less than half of what the store takes.
     #[inline(always)]
-    pub(crate) fn window_suffices(&self, rx: &E::Rx, max_receive_window: u32) -> bool {
-        let (room, promised) = (rx.room(&self.rx).min(max_receive_window), self.rcv.wnd());
+    pub(crate) fn window_suffices(&self, p: &Pools<E>) -> bool {
+        let (room, promised) = (p.rx.room(&self.rx, p.sizes.window(self.rcv.step)), self.rcv.wnd());
         let two = 2 * u32::from(self.rcv_mss);
         promised > two && promised >> self.rcv.shift != 0 && room.saturating_sub(promised) < two
     }
@@ -479,21 +481,21 @@ fn header(key: &FlowKey, seq: Seq, ack: Seq, window: u16) -> Segment {
     }
 }
 
-/// What a window is chosen from, for the connection that receives as `rcv` says, in segments of so many bytes, into `queue`.
+/// What a window is chosen from, for the connection that receives as `rcv` says, in segments of so many bytes, into `queue`, and may have `most` offered and unread.
 #[inline(always)]
 fn offering<E: Env>(
     (rcv, rcv_mss): (&Rcv, u16),
     rx: &E::Rx,
     queue: &<E::Rx as RxStore<E::Buf>>::Queue,
-    config: &Config,
+    most: u32,
 ) -> Offering {
-    let room = rx.room(queue);
+    let room = rx.room(queue, most);
     Offering {
         nxt: rcv.nxt,
         edge: rcv.edge,
-        room: room.min(config.tcp.max_receive_window),
+        room,
         // What the store would take once all is read.
-        limit: room.saturating_add(rx.unread(queue)).min(config.tcp.max_receive_window),
+        limit: room.saturating_add(rx.unread(queue)).min(most),
         mss: u32::from(rcv_mss),
         scale: rcv.shift,
     }
@@ -505,9 +507,9 @@ fn offer<E: Env>(
     (rcv, rcv_mss): (&Rcv, u16),
     rx: &E::Rx,
     queue: &<E::Rx as RxStore<E::Buf>>::Queue,
-    config: &Config,
+    most: u32,
 ) -> Offer {
-    let (room, promised) = (rx.room(queue).min(config.tcp.max_receive_window), rcv.wnd());
+    let (room, promised) = (rx.room(queue, most), rcv.wnd());
     let field = promised >> rcv.shift;
     let mss = u32::from(rcv_mss);
     let in_steps = field << rcv.shift == promised;
@@ -515,18 +517,13 @@ fn offer<E: Env>(
         // Not worth telling yet: what was promised is said again.
         return Offer { field: field as u16, edge: rcv.edge.max(rcv.nxt) };
     }
-    fresh_offer::<E>((rcv, rcv_mss), rx, queue, config)
+    fresh_offer::<E>((rcv, rcv_mss), rx, queue, most)
 }
 
 #[cold]
 #[inline(never)]
-fn fresh_offer<E: Env>(
-    rcv: (&Rcv, u16),
-    rx: &E::Rx,
-    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
-    config: &Config,
-) -> Offer {
-    offering::<E>(rcv, rx, queue, config).offer()
+fn fresh_offer<E: Env>(rcv: (&Rcv, u16), rx: &E::Rx, queue: &<E::Rx as RxStore<E::Buf>>::Queue, most: u32) -> Offer {
+    offering::<E>(rcv, rx, queue, most).offer()
 }
 
 /// Sends `span`, with our FIN behind it perhaps. Returns the payload bytes that left.
@@ -537,7 +534,7 @@ fn emit_span<E: Env, S: Sink>(
     again: Again,
 ) -> Result<u32, OutError> {
     let EmitCx { now, pools: p, config, out } = cx;
-    let offer = c.window(&p.rx, config);
+    let offer = c.window(p);
     let mut seg = c.header(*now, span.start, offer.field, c.sack_blocks(p));
     let len = span.len();
     if fin {
@@ -693,7 +690,7 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
 
 /// A segment without payload: an ACK, or a probe when `seq` lies before SND.UNA.
 fn emit_bare<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, seq: Seq) -> Result<(), OutError> {
-    let offer = c.window(&cx.pools.rx, cx.config);
+    let offer = c.window(cx.pools);
     let mut seg = c.header(cx.now, seq, offer.field, c.sack_blocks(cx.pools));
     put_urgent(c, &mut seg);
     put(c, cx.out, &seg)?;
@@ -720,7 +717,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     let now = *now;
     let answers = c.state == State::SynReceived;
     let offer = options::ours(&config.tcp, c.our_mss, c.settings.max_segment);
-    let room = p.rx.room(&c.rx).min(config.tcp.max_receive_window);
+    let room = p.rx.room(&c.rx, config.tcp.max_receive_window);
     // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
     let says = |mark| !answers || c.marks.has(mark);
     let seg = Segment {

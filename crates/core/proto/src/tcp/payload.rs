@@ -4,12 +4,14 @@ use super::clock::Ms;
 use super::marks::Marks;
 use clearway_base::Instant;
 use clearway_pkt::Buf;
+use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::reasm::{self, Reasm};
+use super::right_size;
 use super::span::Span;
 use crate::counters::Drop;
 use crate::event::ConnEvents;
@@ -48,22 +50,22 @@ pub(crate) fn step_7_payload<E: Env>(
         return out_of_order(c, cx.pools, (Span::with_len(start, cut.len), is_noted), buf);
     }
     let kept = cx.pools.rx.append(&mut c.rx, buf);
-    in_order(c, cx, seg.flags, (kept, cut.len))
+    in_order(c, cx, &seg.plain(), (kept, cut.len))
 }
 
 /// The next `len` bytes of the stream, with nothing missing before or behind them. The store has `kept` the first ones.
 #[inline(always)]
 pub(crate) fn in_order<E: Env>(
     c: &mut Conn<E>,
-    cx: &mut Cx<'_>,
-    flags: Flags,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Plain,
     (kept, len): (u32, u32),
 ) -> Result<(), Drop> {
     c.rcv.advance_within(kept);
     if kept > 0 {
         c.tell(ConnEvents::READABLE);
     }
-    plan_ack(c, cx, flags.contains(Flags::PSH));
+    plan_ack(c, cx, seg);
     if kept < len {
         c.ack_now();
         return Err(Drop::TcpStoreFull);
@@ -124,15 +126,18 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 ///
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small it is: such are the peer's full segments.
 #[inline(always)]
-fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, pushed: bool) {
+fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {
     if c.rcv.quick > 0 {
         c.rcv.quick -= 1;
         c.ack_now();
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
+        if c.window_is_due() {
+            right_size::look(c, cx, seg);
+        }
     } else if !c.delack.is_set() {
         c.arm(Timer::DelayedAck, cx.now + cx.config.tcp.delayed_ack);
-    } else if !pushed {
+    } else if !seg.flags.contains(Flags::PSH) {
         c.ack_now();
     }
 }

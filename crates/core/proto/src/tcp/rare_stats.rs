@@ -8,6 +8,7 @@ use super::cc::Cc;
 use super::clock::Ms;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
+use super::sizes::Measured;
 use super::span::Span;
 use crate::export::Fields;
 
@@ -54,6 +55,8 @@ pub(crate) struct RareStats {
     pub loan: Loan,
     /// How the congestion window stood before the last recovery.
     pub undo: Option<Undo>,
+    /// How fast the owner reads.
+    pub measured: Measured,
     /// What D-SACKs have taught of reordering.
     pub reordering: ReoWindow,
 }
@@ -84,6 +87,7 @@ impl RareStats {
         sndbuf_limited: Duration::ZERO,
         loan: Loan::NONE,
         undo: None,
+        measured: Measured::NONE,
         reordering: ReoWindow::NEW,
     };
 }

@@ -29,6 +29,8 @@ pub(crate) struct Rcv {
     pub quick: u8,
     /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each: it counts them.
     pub owed: u8,
+    /// How many bytes may be offered and unread: a step of [`super::sizes`].
+    pub step: u8,
 }
 
 /// What is seldom looked at of the receive side.
@@ -36,8 +38,9 @@ pub(crate) struct Rcv {
 pub(crate) struct RcvAhead {
     /// The first number behind urgent data (RFC 6093 2).
     pub urgent: Seq,
-    /// The number of the peer's FIN, when it came ahead of something that is missing.
-    pub fin: Seq,
+    /// The number of the peer's FIN, when it came ahead of something that is missing ([`super::marks::Marks::FIN_WAITS`]); before that, the number at which the size of
+    /// the window is looked at ([`super::right_size`]).
+    pub look: Seq,
 }
 
 /// What is left of a segment once it was cut to the window.
@@ -117,7 +120,7 @@ impl Rcv {
 impl Rcv {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let Rcv { nxt, edge, acked, wraps, field, shift, quick, owed } = self;
+        let Rcv { nxt, edge, acked, wraps, field, shift, quick, owed, step } = self;
         f.seq(120, nxt);
         f.seq(121, edge);
         f.seq(122, acked);
@@ -126,15 +129,16 @@ impl Rcv {
         f.u8(125, shift);
         f.u8(126, quick);
         f.u8(127, owed);
+        f.u8(128, step);
     }
 }
 
 impl RcvAhead {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let RcvAhead { urgent, fin } = self;
+        let RcvAhead { urgent, look } = self;
         f.seq(130, urgent);
-        f.seq(131, fin);
+        f.seq(131, look);
     }
 }
 

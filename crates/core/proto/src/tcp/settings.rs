@@ -2,6 +2,7 @@
 
 use clearway_base::Duration;
 
+use super::sizes::{fixed_size, fixed_step};
 use crate::config::{Congestion, ConnOptions, Keepalive};
 
 /// [`ConnOptions`], with times in whole milliseconds (up to 49 days).
@@ -11,6 +12,9 @@ pub(crate) struct Settings {
     keepalive_interval_ms: u32,
     user_timeout_ms: u32,
     pub max_segment: u16,
+    /// Fixed steps ([`super::right_size`]); 0: none.
+    pub receive_buffer: u8,
+    pub send_buffer: u8,
     keepalive_count: u8,
     bits: u8,
     pub tos: u8,
@@ -40,6 +44,8 @@ impl From<ConnOptions> for Settings {
             keepalive_interval_ms: to_ms(keepalive.interval),
             user_timeout_ms: to_ms(o.user_timeout),
             max_segment: o.max_segment,
+            receive_buffer: fixed_step(o.receive_buffer),
+            send_buffer: fixed_step(o.send_buffer),
             keepalive_count: keepalive.count,
             bits: bit(o.nodelay, NODELAY)
                 | bit(o.cork, CORK)
@@ -60,6 +66,8 @@ impl From<Settings> for ConnOptions {
             keepalive: s.keepalive(),
             user_timeout: s.user_timeout(),
             max_segment: s.max_segment,
+            receive_buffer: fixed_size(s.receive_buffer),
+            send_buffer: fixed_size(s.send_buffer),
             congestion: s.congestion(),
             tos: s.tos,
             ttl: s.ttl,
@@ -119,6 +127,8 @@ mod tests {
             keepalive: Some(Keepalive { idle: Duration::from_secs(7), interval: Duration::from_millis(250), count: 3 }),
             user_timeout: Duration::from_secs(90),
             max_segment: 1234,
+            receive_buffer: 80 * 1024,
+            send_buffer: 1 << 20,
             congestion: Congestion::Reno,
             tos: 8,
             ttl: 3,

@@ -26,6 +26,7 @@ use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::isn::Secret;
+use super::sizes::Sizes;
 use super::state::{Cause, State};
 use super::{active, open, output, rtt, timers, turn, window};
 
@@ -143,6 +144,7 @@ impl<E: Env> Tcp<E> {
                 boards: Slab::new(limits.sack_maps),
                 sent: Slab::new(limits.sack_maps),
                 rare_stats: Slab::new(limits.connections.min(MAX_INDEX)),
+                sizes: Sizes::new(&config.tcp),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
                 #[cfg(test)]

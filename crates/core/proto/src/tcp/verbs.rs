@@ -6,7 +6,7 @@ use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
 use clearway_wire::{Addr, Endpoint, Segment};
 
 use super::conn::{Conn, Start};
-use super::context::Cx;
+use super::context::{Cx, Pools};
 use super::deadlines::Timer;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
@@ -318,7 +318,8 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn send(&mut self, id: ConnId, bytes: &[u8], urgent: bool) -> Result<usize, SendError> {
         let Tcp { open, pools, ready, .. } = self;
         let c = writable(open, id)?;
-        let taken = pools.tx.write(&mut c.tx, bytes);
+        let (sizes, fixed, cc) = (&pools.sizes, c.settings.send_buffer, &c.cc);
+        let taken = pools.tx.write(&mut c.tx, bytes, || sizes.send_limit(fixed, cc.cwnd()));
         if taken < bytes.len() {
             c.marks.set(Marks::WANT_ROOM);
             return Ok(self.sent_in_part(id.index(), taken, urgent));
@@ -395,14 +396,14 @@ impl<E: Env> Tcp<E> {
 
     /// True when the peer may have to be told of the room: [`Tcp::tell_window`].
     #[inline(always)]
-    pub(crate) fn consumed(&mut self, id: ConnId, n: u32, max_receive_window: u32) -> bool {
+    pub(crate) fn consumed(&mut self, id: ConnId, n: u32) -> bool {
         let Some(handle) = Self::handle(id) else { return false };
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return false };
         self.pools.rx.consume(&mut c.rx, n);
         if c.marks.has(Marks::RECV_URGENT) {
             c.reads_past_urgent(&self.pools.rx);
         }
-        !c.window_suffices(&self.pools.rx, max_receive_window)
+        !c.window_suffices(&self.pools)
     }
 
     /// The owner has read, and the peer may have to be told of the room.
@@ -410,7 +411,7 @@ impl<E: Env> Tcp<E> {
     #[inline(never)]
     pub(crate) fn tell_window(&mut self, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
-        if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools.rx, config) {
+        if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools) {
             c.ack_now();
             self.settle(config, counters, index);
         }
@@ -433,7 +434,7 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn send_room(&self, id: ConnId) -> u32 {
         let open = |c: &&Conn<E>| !c.marks.has(Marks::SHUT) && c.failure.is_none() && c.state != State::Closed;
-        self.owned(id).filter(open).map_or(0, |c| self.pools.tx.room(&c.tx))
+        self.owned(id).filter(open).map_or(0, |c| c.send_room(&self.pools))
     }
 
     pub(crate) fn unread(&self, id: ConnId) -> u32 {
@@ -672,6 +673,20 @@ impl<E: Env> Conn<E> {
     fn reads_past_urgent(&mut self, rx: &E::Rx) {
         if self.rcv_ahead.urgent.le(self.read_to(rx)) {
             self.marks.clear(Marks::RECV_URGENT);
+        }
+    }
+
+    /// How many bytes the owner may have written that were not acknowledged.
+    pub(super) fn send_limit(&self, p: &Pools<E>) -> u32 {
+        p.sizes.send_limit(self.settings.send_buffer, self.cc.cwnd())
+    }
+
+    /// How many more he may write now.
+    pub(super) fn send_room(&self, p: &Pools<E>) -> u32 {
+        match p.tx.room(&self.tx) {
+            // Also of a queue that only its owner writes into: how much is in it is not asked, since who asks has to send it.
+            0 => 0,
+            room => room.min(self.send_limit(p).saturating_sub(p.tx.len(&self.tx))),
         }
     }
 

@@ -6,11 +6,14 @@ use clearway_shm::attach_socket::SocketOptions;
 
 use super::membership::iface_of;
 use crate::env::HostStack;
+use crate::program::MIN_RX_FIFO;
 
 /// A connection's options as the stack has them. `default` says what holds where the program set nothing.
 pub(super) fn conn_options(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
+    // Who named a size has it; the FIFO is no smaller.
+    let receive_buffer = if options.receive_buffer == 0 { 0 } else { options.receive_buffer.max(MIN_RX_FIFO) };
     // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
-    ConnOptions { urgent_inline: true, ..ConnOptions::of_socket(options, default) }
+    ConnOptions { urgent_inline: true, receive_buffer, ..ConnOptions::of_socket(options, default) }
 }
 
 /// What IP_MTU_DISCOVER or IPV6_MTU_DISCOVER means, as Linux does it. None: it was never set.

@@ -143,11 +143,11 @@ impl RxFifo {
         }
     }
 
-    /// How many bytes may be put into it.
-    pub(super) fn room_in(&self, live: &mut Live) -> Result<u32, Hostile> {
+    /// How many bytes may be put into it, when no more than `most` shall be there.
+    pub(super) fn room_in(&self, live: &mut Live, most: u32) -> Result<u32, Hostile> {
         let len = live.end.len()?;
         self.has(live, len);
-        Ok(self.grant.now().saturating_sub(len))
+        Ok(self.grant.now().min(most).saturating_sub(len))
     }
 
     /// So many are in it: what was there before, and is not any more, was read.
@@ -252,14 +252,14 @@ impl RxStore<PoolBuf> for FifoRx {
         })
     }
 
-    fn room(&self, queue: &Box<RxFifo>) -> u32 {
+    fn room(&self, queue: &Box<RxFifo>, most: u32) -> u32 {
         if queue.is_broken.get() {
             return 0;
         }
         let room = {
             let mut live = queue.live.borrow_mut();
-            let Some(inside) = live.as_mut() else { return queue.place.limit.saturating_sub(self.slack) };
-            queue.room_in(inside)
+            let Some(inside) = live.as_mut() else { return queue.place.limit.min(most).saturating_sub(self.slack) };
+            queue.room_in(inside, most)
         };
         let room = room.unwrap_or_else(|Hostile| {
             self.broken(queue);

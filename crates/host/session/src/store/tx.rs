@@ -261,7 +261,7 @@ impl TxStore for FifoTx {
     }
 
     /// Takes nothing: only the process writes.
-    fn write(&mut self, _queue: &mut Box<TxFifo>, _bytes: &[u8]) -> usize {
+    fn write(&mut self, _queue: &mut Box<TxFifo>, _bytes: &[u8], _most: impl FnOnce() -> u32) -> usize {
         0
     }
 

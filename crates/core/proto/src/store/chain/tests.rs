@@ -85,9 +85,9 @@ fn single_bytes_cannot_hold_on_to_more_memory_than_the_limit() {
         kept += n;
     }
     assert_eq!(kept, 20);
-    assert_eq!(s.room(&q), 0);
+    assert_eq!(s.room(&q, u32::MAX), 0);
     s.consume(&mut q, 10);
-    assert_eq!(s.room(&q), 10 * BUF / 2);
+    assert_eq!(s.room(&q, u32::MAX), 10 * BUF / 2);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn buffers_are_left_to_devices_and_every_queue_has_its_minimum() {
     assert!(hogs.iter().all(|q| s.unread(q) >= 20), "everybody has something");
     assert!(s.is_short() && s.is_scarce());
     let mut honest = s.open(99).unwrap();
-    assert!(s.room(&honest) >= 20, "a minimum may be promised");
+    assert!(s.room(&honest, u32::MAX) >= 20, "a minimum may be promised");
     for _ in 0..10 {
         assert_eq!(s.append(&mut honest, pool.copy_of(&[7; 12]).unwrap()), 12);
         assert_eq!(s.append(&mut honest, pool.copy_of(&[8; 12]).unwrap()), 8, "as much as the minimum takes");

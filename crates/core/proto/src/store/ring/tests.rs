@@ -29,7 +29,7 @@ fn what_has_more_pieces_than_places_or_is_not_there_is_not_lent() {
     let mut q = s.open(0).unwrap();
     let all: Vec<u8> = (0..100).collect();
     assert_eq!(lent(&s, &mut q, 0, 1, 4), None);
-    assert_eq!(s.write(&mut q, &all), 100);
+    assert_eq!(s.write(&mut q, &all, || u32::MAX), 100);
     s.consume(&mut q, 10);
     assert_eq!(lent(&s, &mut q, 0, 54, 4).as_deref(), Some(&all[10..64]));
     assert_eq!(lent(&s, &mut q, 0, 55, 4), None);
@@ -50,7 +50,7 @@ fn an_idle_queue_holds_no_chunk() {
     let mut q = s.open(0).unwrap();
     assert_eq!(s.free_chunks(), 4);
     for _ in 0..100 {
-        assert_eq!(s.write(&mut q, &[7; 50]), 50);
+        assert_eq!(s.write(&mut q, &[7; 50], || u32::MAX), 50);
         assert_eq!(s.free_chunks(), 3);
         assert_eq!(drain(&mut s, &mut q, 0, 100), [7; 50]);
         s.consume(&mut q, 50);
@@ -64,7 +64,7 @@ fn bytes_stay_until_they_are_consumed_and_can_be_read_again() {
     let mut s = RingTx::new(8, 16, 1000);
     let mut q = s.open(0).unwrap();
     let all: Vec<u8> = (0..100).collect();
-    assert_eq!(s.write(&mut q, &all), 100);
+    assert_eq!(s.write(&mut q, &all, || u32::MAX), 100);
     assert_eq!(drain(&mut s, &mut q, 0, 40), all[..40]);
     assert_eq!(drain(&mut s, &mut q, 40, 40), all[40..80]);
     assert_eq!(drain(&mut s, &mut q, 10, 30), all[10..40]);
@@ -80,12 +80,12 @@ fn a_write_takes_what_the_limit_and_the_arena_leave() {
     let mut s = RingTx::new(4, 16, 50);
     let (mut a, mut b) = (s.open(0).unwrap(), s.open(1).unwrap());
     assert_eq!(s.room(&a), 50);
-    assert_eq!(s.write(&mut a, &[1; 100]), 50);
+    assert_eq!(s.write(&mut a, &[1; 100], || u32::MAX), 50);
     assert_eq!((s.room(&a), s.room(&b)), (0, 0));
-    assert_eq!(s.write(&mut b, &[2; 5]), 0);
+    assert_eq!(s.write(&mut b, &[2; 5], || u32::MAX), 0);
     assert_eq!(s.len(&b), 0);
     s.consume(&mut a, 20);
-    assert_eq!(s.write(&mut b, &[2; 100]), 16);
+    assert_eq!(s.write(&mut b, &[2; 100], || u32::MAX), 16);
     assert_eq!(drain(&mut s, &mut b, 0, 100), [2; 16]);
     s.close(a);
     s.close(b);
@@ -96,14 +96,14 @@ fn a_write_takes_what_the_limit_and_the_arena_leave() {
 fn every_queue_has_its_minimum_however_much_others_hold() {
     let mut s = RingTx::shared(64, 64, 1 << 20, Minimum { queues: 40, len: 16 });
     let mut hogs: Vec<TxQueue> = (0..39).map(|i| s.open(i).unwrap()).collect();
-    let taken: Vec<usize> = hogs.iter_mut().map(|q| s.write(q, &[1; 10_000])).collect();
+    let taken: Vec<usize> = hogs.iter_mut().map(|q| s.write(q, &[1; 10_000], || u32::MAX)).collect();
     assert!(taken[0] > 30 * 64 && taken[0] < 64 * 64, "the first has much and not all: {taken:?}");
     assert!(taken[20..].iter().all(|n| *n == 16), "and the last have what is theirs: {taken:?}");
     assert!(s.is_short());
     let mut honest = s.open(39).unwrap();
     for _ in 0..10 {
         assert_eq!(s.room(&honest), 16);
-        assert_eq!(s.write(&mut honest, &[2; 100]), 16);
+        assert_eq!(s.write(&mut honest, &[2; 100], || u32::MAX), 16);
         assert_eq!((s.room(&honest), s.borrowed(&honest)), (0, 0));
         assert_eq!(drain(&mut s, &mut honest, 0, 100), [2; 16]);
         s.consume(&mut honest, 16);
@@ -113,7 +113,7 @@ fn every_queue_has_its_minimum_however_much_others_hold() {
     assert_eq!(s.borrowed(&first), taken[0] as u64);
     s.close(first);
     assert!(!s.is_short());
-    let now = s.write(&mut honest, &[3; 10_000]);
+    let now = s.write(&mut honest, &[3; 10_000], || u32::MAX);
     assert!(now > 64 && now <= taken[0], "{now}");
     assert_eq!(drain(&mut s, &mut honest, 0, 10_000), vec![3; now]);
 }
@@ -123,9 +123,9 @@ fn a_queue_goes_on_from_its_minimum_in_chunks_that_are_lent() {
     let mut s = RingTx::shared(8, 64, 400, Minimum { queues: 2, len: 16 });
     let mut q = s.open(0).unwrap();
     let all: Vec<u8> = (0..150).collect();
-    assert_eq!(s.write(&mut q, &all[..10]), 10);
+    assert_eq!(s.write(&mut q, &all[..10], || u32::MAX), 10);
     assert_eq!((s.free_chunks(), s.borrowed(&q)), (8, 0));
-    assert_eq!(s.write(&mut q, &all[10..]), 140);
+    assert_eq!(s.write(&mut q, &all[10..], || u32::MAX), 140);
     assert_eq!((s.free_chunks(), s.borrowed(&q)), (5, 192));
     assert_eq!(drain(&mut s, &mut q, 0, 200), all);
     assert_eq!(lent(&s, &mut q, 0, 150, 4).as_deref(), Some(&all[..]));
@@ -152,7 +152,7 @@ proptest! {
                 0 => {
                     let bytes: Vec<u8> = (0..a).map(|_| { next = next.wrapping_add(1); next }).collect();
                     let room = s.room(q) as usize;
-                    let n = s.write(q, &bytes);
+                    let n = s.write(q, &bytes, || u32::MAX);
                     prop_assert_eq!(n, room.min(a));
                     model.extend_from_slice(&bytes[..n]);
                 }
@@ -177,7 +177,7 @@ proptest! {
         s.close(b);
         prop_assert_eq!(s.free_chunks(), 24);
         let (mut a, mut b) = (s.open(0).unwrap(), s.open(1).unwrap());
-        prop_assert_eq!((s.write(&mut a, &[1; 16]), s.write(&mut b, &[1; 16])), (16, 16));
+        prop_assert_eq!((s.write(&mut a, &[1; 16], || u32::MAX), s.write(&mut b, &[1; 16], || u32::MAX)), (16, 16));
         prop_assert_eq!(s.free_chunks(), if shared { 24 } else { 22 }, "minimums are free again too");
     }
 }

@@ -14,7 +14,7 @@ fn with(peer: Offered) -> Agreed {
 #[test]
 fn what_both_offer_is_agreed() {
     let a = with(full());
-    assert_eq!(a, Agreed { snd_scale: 9, rcv_scale: 7, scaling: true, ts: true, sack: true, mss: 1460 });
+    assert_eq!(a, Agreed { snd_scale: 9, rcv_scale: 10, scaling: true, ts: true, sack: true, mss: 1460 });
     assert_eq!(a.payload_mss(), 1448);
 }
 

@@ -104,10 +104,11 @@ fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool, const BEHIND: boo
 ) -> Result<bool, OutError> {
     let Leaving { now, pools, config, sink, counters, path, span } = leaving;
     let (tx, rx, queue) = (&mut pools.tx, &pools.rx, &mut c.tx);
+    let most = pools.sizes.window(c.rcv.step);
     let (at, len) = (span.start.since(c.snd.una), span.len());
     let mut offered = Offer { field: 0, edge: Seq(0) };
     let head = || {
-        offered = offer::<E>((&c.rcv, c.rcv_mss), rx, &c.rx, config);
+        offered = offer::<E>((&c.rcv, c.rcv_mss), rx, &c.rx, most);
         let ts = STAMPED.then(|| (stamp(now, c.ts_offset), c.ts_recent));
         Segment {
             // RFC 9293 3.9.1.2: PSH where the written bytes end.

@@ -137,14 +137,14 @@ impl RxStore<TestBuf> for LiveRx {
         (p.arrived - p.read) as u32
     }
 
-    fn room(&self, _queue: &()) -> u32 {
+    fn room(&self, _queue: &(), most: u32) -> u32 {
         let mut p = self.0.borrow_mut();
         p.read_some();
         let room = p.room();
         if room < p.rx.len() as u32 / 2 {
             p.asked_for_room = true;
         }
-        room
+        room.min(most)
     }
 
     fn largest_room(&self) -> u32 {
@@ -177,7 +177,7 @@ impl TxStore for LiveTx {
         0
     }
 
-    fn write(&mut self, _queue: &mut (), _bytes: &[u8]) -> usize {
+    fn write(&mut self, _queue: &mut (), _bytes: &[u8], _most: impl FnOnce() -> u32) -> usize {
         0
     }
 
