@@ -70,6 +70,20 @@ pub struct TcpConfig {
     pub quantum: u32,
     /// What becomes of a stranger's connection when every place for connections is taken.
     pub when_full: WhenFull,
+    /// Whether it is found out what paths carry where ICMP does not say (RFC 4821).
+    pub mtu_probing: MtuProbing,
+}
+
+/// When a connection looks for the longest packet that its path carries (`tcp_mtu_probing` of Linux: 0, 1, 2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MtuProbing {
+    /// Never: what the link and ICMP say.
+    Never,
+    /// When full segments are not acknowledged for three timeouts in a row.
+    #[default]
+    BlackHoles,
+    /// Always, from small segments on.
+    Always,
 }
 
 /// What becomes of a stranger's connection when every place for connections is taken and none is without owner. None waits in silence.
@@ -221,6 +235,7 @@ impl Default for TcpConfig {
             max_send_buffer: 4 * 1024 * 1024,
             quantum: 256 * 1024,
             when_full: WhenFull::MakeRoom,
+            mtu_probing: MtuProbing::BlackHoles,
         }
     }
 }

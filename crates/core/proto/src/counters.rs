@@ -347,6 +347,8 @@ pub struct TcpCounters {
     pub fast_recoveries: u64,
     /// Times that losses had to be told by counting because no record of what was sent was free.
     pub sent_unrecorded: u64,
+    /// Connections whose full segments seemed to vanish, so that shorter ones leave (RFC 4821).
+    pub mtu_black_holes: u64,
     /// Times that a peer no longer held what it had said that it held (RFC 2018 8).
     pub sack_reneged: u64,
     /// Connections given up because the peer did not answer, or made no progress for the user timeout.

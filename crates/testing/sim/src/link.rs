@@ -56,6 +56,8 @@ pub struct Bursts {
 pub struct Narrow {
     /// The largest packet that gets through.
     pub mtu: u32,
+    /// Longer ones are dropped without a word, also those that might be cut: a black hole.
+    pub silent: bool,
     /// Who says so.
     pub router_v4: Addr,
     /// Who says so in IPv6.

@@ -60,6 +60,7 @@ scenarios! {
     "bursts"            FAIR,  network::bursts,         "losses in bursts";
     "mtu_change"        FAIR,  network::mtu_change,     "the MTU of the link changes in flight";
     "narrow_path"       WARY_FAIR, network::narrow_path, "a router on the way takes smaller packets, and says so";
+    "mtu_black_hole"    WARY_FAIR, network::mtu_black_hole, "a router on the way drops what is too long, and says nothing";
     "link_flap"         FAIR,  network::link_flap,      "an interface goes down and up again";
     "route_change"      FAIR,  network::route_change,   "the route moves to another link in flight";
     "address_change"    FAIR,  network::address_change, "an address goes away under its connections";

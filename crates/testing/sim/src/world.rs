@@ -498,6 +498,9 @@ impl World {
         let port = self.hosts[host].ports[usize::from(iface.0)];
         let rules = self.links[port.link].ends[port.end].2.rules;
         let (Some(narrow), Some(packet)) = (rules.narrow, port.framing.packet(bytes)) else { return };
+        if narrow.silent {
+            return;
+        }
         let v4 = ipv4::check(packet, false).ok();
         if v4.as_ref().is_some_and(|ip| !ip.dont_fragment()) {
             let head = &bytes[..port.framing.header_len()];

@@ -40,7 +40,7 @@ macro_rules! behaviours {
 behaviours! {
     handshake bulk ping_pong short half_close slow_reader tiny_windows zero_window both_close simultaneous_open
     vanish keepalive abort refused time_wait_reuse urgent overload blackhole partition reorder bursts mtu_change
-    narrow_path link_flap route_change address_change vrf crowd loopback flood garbage blind_reset udp udp_clear
+    narrow_path mtu_black_hole link_flap route_change address_change vrf crowd loopback flood garbage blind_reset udp udp_clear
 }
 
 #[test]

@@ -362,7 +362,10 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
     match signal {
         Signal::Enter { flight } => {
             c.remember_undo(cx.pools);
-            c.on_congestion(cx.pools, cx.stack.now, Event::Loss { flight });
+            // A probe that was too long says nothing of congestion (RFC 4821 7.6.1).
+            if !c.lost_probe(cx.pools) {
+                c.on_congestion(cx.pools, cx.stack.now, Event::Loss { flight });
+            }
             cx.stack.counters.tcp.fast_recoveries += 1;
             c.wants_turn();
         }

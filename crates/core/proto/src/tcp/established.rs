@@ -12,6 +12,7 @@ use super::marks::Marks;
 use super::options;
 use super::recovery::Recovery;
 use super::sizes::Sizes;
+use crate::config::MtuProbing;
 use crate::store::Env;
 
 /// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow start.
@@ -50,6 +51,9 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.snd_ahead.small = c.snd.una;
     c.recovery = Recovery::new(c.iss);
     c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
+    if cx.config.tcp.mtu_probing == MtuProbing::Always {
+        c.search_from_base(cx.pools);
+    }
     c.rcv.quick = QUICK_ACKS;
     c.cancel(Timer::Retransmit);
     c.progress(cx.now, false);

@@ -12,6 +12,7 @@ use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::loss::sent::Sent;
 use super::marks::Marks;
+use super::mtu_search::MtuSearch;
 use super::options::MIN_MSS;
 use super::rare_stats::{RareStats, Undo};
 use super::reasm::Reasm;
@@ -542,6 +543,7 @@ impl<E: Env> Tcp<E> {
         let undo = r.has(350).then_some(Undo { cc: c.cc, una: c.snd.una, bytes: 0 });
         let mut rare = RareStats::NONE;
         rare.undo = undo;
+        rare.search = r.has(421).then(|| MtuSearch::from_base(c.key.remote.is_v6(), u16::MAX));
         let outstanding = Span::new(c.snd.una, c.snd.nxt);
         let mut flights = Sent::new(outstanding, r.now(), Duration::ZERO);
         flights.fields(r);

@@ -6,6 +6,7 @@ mod plan;
 
 use super::clock::Ms;
 use super::marks::Marks;
+use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{MAX_PIECES, Sink};
 use clearway_wire::tcp::{TcpOptions, emit as emit_header};
@@ -155,7 +156,12 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
     }
     let path = cx.out.path(&mut c.route, &c.key)?;
     let max_piece = path.max_tcp_segmented_payload;
-    c.path_takes(path.mtu);
+    if c.rare.is_none() {
+        c.path_takes(path.mtu);
+    } else {
+        let carries = c.path_carries(cx.pools, path.mtu);
+        c.path_takes(carries);
+    }
     if max_piece != 0 {
         c.cc.set_burst(max_piece);
     }
@@ -168,6 +174,9 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
         debug_assert!(would_send(c, cx.pools, max_piece, span));
         emit_span(c, cx, (span, false), Again::New)?;
         return Ok(Turn::Done);
+    }
+    if !LAST && !c.rare.is_none() {
+        emit_probe(c, cx, path.mtu)?;
     }
     let mut quantum = cx.config.tcp.quantum.max(1);
     loop {
@@ -192,6 +201,28 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
         }
         return Ok(Turn::Done);
     }
+}
+
+/// Sends the next bytes in one segment that is longer than the others, when the search for what the path carries wants one and nothing is in its way: so much data
+/// waits that what leaves behind it tells soon whether it has arrived (RFC 4821 7.4, RFC 8899 5.3).
+#[cold]
+#[inline(never)]
+fn emit_probe<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, path_mtu: u32) -> Result<(), OutError> {
+    let calm = c.recovery.is_lossless() && c.sack.is_none() && !c.marks.any(Marks::HOLE.with(Marks::DUPLICATE));
+    let Some(size) = c.next_probe(cx.pools, cx.now, path_mtu).filter(|_| calm) else { return Ok(()) };
+    let (usual, len, flight) = (c.mss, c.payload_of(size.into()), c.outstanding());
+    let unsent = cx.pools.tx.len(&c.tx).saturating_sub(flight);
+    let waits = u32::from(len) + 4 * u32::from(usual) <= unsent && !c.marks.any(Marks::SHUT.with(Marks::FORCE));
+    if len <= usual || !waits || !fits_windows(c, flight + u32::from(len)) {
+        return Ok(());
+    }
+    let span = Span::with_len(c.snd.nxt, len.into());
+    c.mss = len;
+    let sent = emit_span(c, cx, (span, false), Again::New);
+    c.mss = usual;
+    sent?;
+    c.probe_left(cx.pools, Probe { start: span.start, end: span.end, size });
+    Ok(())
 }
 
 /// About to send with nothing in flight: after a pause the congestion window starts over.
@@ -375,14 +406,20 @@ impl<E: Env> Conn<E> {
     #[inline(always)]
     pub(crate) fn path_takes(&mut self, mtu: u32) {
         self.snd.fits_mtu = mtu.min(u32::from(u16::MAX)) as u16;
-        let headers = if self.key.remote.is_v6() { 60 } else { 40 };
-        let fits = mtu.saturating_sub(headers).clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
-        let stamps = if self.marks.has(Marks::TS) { 12 } else { 0 };
-        let mss = self.peer_mss.min(fits).max(options::MIN_MSS) - stamps;
+        let mss = self.payload_of(mtu);
         if mss != self.mss {
             self.mss = mss;
             self.cc.set_mss(mss);
         }
+    }
+
+    /// The payload of a full segment in an IP packet of `mtu` bytes, within what the peer announced.
+    #[inline(always)]
+    pub(super) fn payload_of(&self, mtu: u32) -> u16 {
+        let headers = if self.key.remote.is_v6() { 60 } else { 40 };
+        let fits = mtu.saturating_sub(headers).clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
+        let stamps = if self.marks.has(Marks::TS) { 12 } else { 0 };
+        self.peer_mss.min(fits).max(options::MIN_MSS) - stamps
     }
 
     /// The window to offer now.

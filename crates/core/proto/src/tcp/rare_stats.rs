@@ -8,6 +8,7 @@ use super::cc::Cc;
 use super::clock::Ms;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
+use super::mtu_search::MtuSearch;
 use super::sizes::Measured;
 use super::span::Span;
 use crate::export::Fields;
@@ -57,6 +58,8 @@ pub(crate) struct RareStats {
     pub undo: Option<Undo>,
     /// How fast the owner reads.
     pub measured: Measured,
+    /// The search for what the path carries, while there is one.
+    pub search: Option<MtuSearch>,
     /// What D-SACKs have taught of reordering.
     pub reordering: ReoWindow,
 }
@@ -88,6 +91,7 @@ impl RareStats {
         loan: Loan::NONE,
         undo: None,
         measured: Measured::NONE,
+        search: None,
         reordering: ReoWindow::NEW,
     };
 }
@@ -135,6 +139,12 @@ impl RareStats {
         f.duration(240, sndbuf_limited);
         self.reordering.fields(f);
         // Whoever reads has put something here that can be written over.
+        let mut searches = self.search.is_some();
+        f.bool(420, &mut searches);
+        self.search = self.search.take().filter(|_| searches);
+        if let Some(search) = &mut self.search {
+            search.fields(f);
+        }
         let mut may_undo = self.undo.is_some();
         f.bool(350, &mut may_undo);
         self.undo = self.undo.take().filter(|_| may_undo);

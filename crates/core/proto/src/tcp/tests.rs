@@ -15,6 +15,7 @@ use crate::testing::{Net, addr, config, raw, tcp_packet};
 use crate::*;
 
 mod attack;
+mod black_hole;
 mod close;
 mod full;
 mod goodput;

@@ -134,6 +134,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         c.recovery.tries = c.recovery.tries.saturating_add(1);
     }
     cx.counters.tcp.retransmit_timeouts += 1;
+    c.full_segments_vanish(cx);
     c.rtt.on_timeout();
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);

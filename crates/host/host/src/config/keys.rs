@@ -3,7 +3,7 @@
 use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
-use clearway_proto::{Congestion, WhenFull};
+use clearway_proto::{Congestion, MtuProbing, WhenFull};
 use clearway_shm::attach_socket::Secret;
 
 use super::read::{Set, Value};
@@ -93,6 +93,8 @@ pub const KEYS: &[Key] = &[
     key("tcp", "syn-cookies", "SYN cookies when the table of handshakes is full: true or false. Without it: true.", to!(tcp.syn_cookies = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "when-full", "What becomes of a new connection when every place for connections is taken: \"make-room\" resets the idlest of the busiest source, \"reset\" resets the new one, \"drop\" drops its SYN. Without it: \"make-room\".",
         to!(tcp.when_full = |v: &Value<'_, '_>| v.one_of(&[("make-room", WhenFull::MakeRoom), ("reset", WhenFull::Reset), ("drop", WhenFull::Drop)]))),
+    key("tcp", "mtu-probing", "When connections look for the longest packet that a path carries: \"never\", \"black-holes\" when full segments vanish, \"always\". Without it: \"black-holes\".",
+        to!(tcp.mtu_probing = |v: &Value<'_, '_>| v.one_of(&[("never", MtuProbing::Never), ("black-holes", MtuProbing::BlackHoles), ("always", MtuProbing::Always)]))),
     key("tcp", "initial-window", "Segments that a connection may send at first, 1 to 64. Without it: 10.", to!(tcp.initial_window = |v: &Value<'_, '_>| v.number(1..=64))),
     key("tcp", "max-segment", "Payload bytes of a segment at most, 0 for what the link carries. Without it: 0.", to!(tcp.defaults.max_segment = |v: &Value<'_, '_>| v.number(0..=65_495))),
     key("tcp", "max-receive-window", "Bytes of receive window at most, 64K to 1G. Without it: what a receive FIFO of a program may hold.",

@@ -120,10 +120,27 @@ pub(super) fn narrow_path(stage: &mut Stage) {
     let ends: &'static [usize] = [&[A][..], &[B], &[A, B]][stage.rng.below(3) as usize];
     for _ in 0..stage.rng.between(1, 3) {
         let mtu = stage.rng.between(least, u64::from(stage.conditions.mtu)) as u32;
-        let narrow = Narrow { mtu, router_v4: Addr::v4([10, 0, 0, 254]), router_v6: stage::address(true, 0, 254) };
+        let narrow = Narrow {
+            mtu,
+            silent: false,
+            router_v4: Addr::v4([10, 0, 0, 254]),
+            router_v6: stage::address(true, 0, 254),
+        };
         let when = stage.millis(0, 2_000);
         stage.world.after(when, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.narrow = Some(narrow))));
     }
+}
+
+/// A router that takes less than the link does and says nothing (RFC 4821 2): every byte arrives all the same.
+pub(super) fn mtu_black_hole(stage: &mut Stage) {
+    transfer(stage, 500_000);
+    let least = if stage.conditions.v6 { 1280 } else { 576 };
+    let ends: &'static [usize] = [&[A][..], &[B], &[A, B]][stage.rng.below(3) as usize];
+    let mtu = stage.rng.between(least, u64::from(stage.conditions.mtu)) as u32;
+    let any = Addr::v4([10, 0, 0, 254]);
+    let narrow = Narrow { mtu, silent: true, router_v4: any, router_v6: any };
+    let when = stage.millis(0, 2_000);
+    stage.world.after(when, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.narrow = Some(narrow))));
 }
 
 /// An interface goes down and up again.
