@@ -32,6 +32,10 @@ pub struct TcpConfig {
     pub dsack: bool,
     /// Begin with the first congestion window again after a pause of a retransmission timeout (RFC 5681 4.1).
     pub slow_start_after_idle: bool,
+    /// Probe for the loss of the last segments before the retransmission timer runs out (RFC 8985 7).
+    pub tail_loss_probe: bool,
+    /// The step of the clock that the stack is told: nothing is taken to be late that is so by less.
+    pub clock_step: Duration,
     /// Lower bound of the retransmission timeout. RFC 6298 2.4 says one second; 200 ms is what the Internet runs on.
     pub rto_min: Duration,
     /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s).
@@ -216,6 +220,8 @@ impl Default for TcpConfig {
             sack: true,
             dsack: true,
             slow_start_after_idle: true,
+            tail_loss_probe: true,
+            clock_step: Duration::from_millis(1),
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(120),
             rto_initial: Duration::from_secs(1),

@@ -345,6 +345,12 @@ pub struct TcpCounters {
     pub retransmit_timeouts: u64,
     /// Times that fast recovery began.
     pub fast_recoveries: u64,
+    /// Probes for the loss of the last segments (RFC 8985 7).
+    pub tail_loss_probes: u64,
+    /// Losses that such a probe repaired.
+    pub tail_loss_repairs: u64,
+    /// Recoveries and timeouts that nothing was lost for: what they did was taken back.
+    pub losses_undone: u64,
     /// Times that losses had to be told by counting because no record of what was sent was free.
     pub sent_unrecorded: u64,
     /// Connections whose full segments seemed to vanish, so that shorter ones leave (RFC 4821).

@@ -34,6 +34,7 @@ mod output;
 mod passive;
 mod payload;
 mod prefetch;
+mod probe;
 mod rack;
 mod ranges;
 mod rare_stats;

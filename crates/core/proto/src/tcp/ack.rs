@@ -10,8 +10,9 @@ use clearway_wire::{SackBlocks, Seq};
 use super::conn::Conn;
 use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
-use super::loss::sent::Lost;
+use super::loss::sent::{Arrival, Delivered, Lost};
 use super::loss::{DupTest, is_duplicate};
+use super::probe::{self, Answer};
 use super::recovery::{Phase, Signal};
 use super::sack::{self, SackUpdate, Scoreboard};
 use super::span::Span;
@@ -85,7 +86,14 @@ fn tells_news<E: Env>(c: &Conn<E>, sack: &SackBlocks, una: Seq) -> bool {
 }
 
 /// Gives the SACK blocks to the scoreboard, which is taken for the time that something is missing.
-fn digest_sack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, sack: &SackBlocks, una: Seq) -> SackUpdate {
+fn digest_sack<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    (sack, echo): (&SackBlocks, Option<u32>),
+    una: Seq,
+) -> SackUpdate {
+    let min_rtt = c.rtt.min().unwrap_or_default();
+    let arrival = Arrival { now: cx.now, min_rtt, echo_ms: echo.map(|echo| echo.wrapping_sub(c.ts_offset)) };
     let (p, now) = (&mut *cx.pools, cx.stack.now);
     let unrecorded = &mut cx.stack.counters.tcp.sent_unrecorded;
     if c.sack.is_none() {
@@ -93,7 +101,15 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, sack: &SackB
             return SackUpdate::default();
         }
         if !tells_news(c, sack, una) {
-            return SackUpdate { dsack: sack::only_duplicate(sack.as_slice(), una), ..SackUpdate::default() };
+            let all = Span::new(c.snd.una, una);
+            let sent = c.sent.get_mut(&mut p.sent).filter(|_| !all.is_empty());
+            let Delivered { late, original } = sent.map(|sent| sent.on_delivered(all, &arrival)).unwrap_or_default();
+            return SackUpdate {
+                late,
+                original,
+                dsack: sack::only_duplicate(sack.as_slice(), una),
+                ..SackUpdate::default()
+            };
         }
         c.sack.take(&mut p.boards, Scoreboard::new());
         if !c.marks.has(Marks::FLIGHTS) {
@@ -101,13 +117,15 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, sack: &SackB
             *unrecorded += u64::from(c.sent.is_none());
         }
     }
-    let (old, min_rtt) = (c.snd.una, c.rtt.min().unwrap_or_default());
+    let old = c.snd.una;
     let (Some(board), mut sent) = (c.sack.get_mut(&mut p.boards), c.sent.get_mut(&mut p.sent)) else {
         return SackUpdate::default();
     };
-    let mut late = false;
+    let mut told = Delivered::default();
     let mut arrives = |piece| {
-        late |= sent.as_mut().is_some_and(|sent| sent.on_delivered(piece, now, min_rtt));
+        let arrival = sent.as_mut().map(|sent| sent.on_delivered(piece, &arrival)).unwrap_or_default();
+        told.late |= arrival.late;
+        told.original |= arrival.original;
     };
     let mut passed = 0;
     if una != old {
@@ -115,7 +133,7 @@ fn digest_sack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, sack: &SackB
         passed = board.advance(una);
     }
     let said = board.take(sack.as_slice(), Span::new(una, c.snd.nxt), arrives);
-    SackUpdate { passed, late, ..said }
+    SackUpdate { passed, late: told.late, original: told.original, ..said }
 }
 
 /// The part of an ACK that says something about what we sent.
@@ -181,12 +199,18 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     let before = c.outstanding();
     let acked = if seg.ack.gt(c.snd.una) { seg.ack.since(c.snd.una) } else { 0 };
     let una = c.snd.una.max(seg.ack);
-    let sack = digest_sack(c, cx, said.sack, una);
+    let echo = seg.ts.filter(|_| c.marks.has(Marks::TS)).map(|(_, echo)| echo);
+    let sack = digest_sack(c, cx, (said.sack, echo), una);
     if sack.reneged {
         cx.counters.tcp.sack_reneged += 1;
     }
     if let Some(twice) = sack.dsack {
-        c.on_dsack(cx.pools, cx.stack.now, twice);
+        let undone = c.on_dsack(cx.pools, cx.stack.now, twice);
+        cx.counters.tcp.losses_undone += u64::from(undone);
+    }
+    if c.recovery.is_probing() {
+        let is_bare = acked == 0 && sack.newly == 0 && said.len == 0 && u32::from(seg.wnd) << c.snd.shift == c.snd.wnd;
+        probe::on_answer(c, cx, &Answer { una, said: &sack, is_bare });
     }
     let dup = is_duplicate(&DupTest {
         outstanding: before > 0,
@@ -208,7 +232,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         c.note_rare(cx.pools, |t| t.reord_seen += 1);
     }
     let lost = c.lost_by_time(cx.pools, cx.now, una);
-    let info = AckInfo {
+    let mut info = AckInfo {
         now: cx.now,
         acked,
         dup,
@@ -227,6 +251,11 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     }
     if let Some(sample) = info.rtt_sample {
         c.rtt.on_sample(sample, info.flight_before, c.mss);
+    }
+    if c.recovery.phase() != Phase::Open && c.was_for_nothing(cx.pools, echo.filter(|_| acked > 0), sack.original) {
+        cx.counters.tcp.losses_undone += 1;
+        c.take_back(cx.pools, cx.stack.now);
+        info.lost = info.lost.map(|_| 0);
     }
     let signal = recover(c, cx, &info, lost.is_some_and(|lost| lost.newly > 0));
     if acked > 0 {
@@ -391,7 +420,10 @@ fn rearm<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     }
     c.progress(cx.now, true);
     if signal != (Signal::Partial { first: false }) {
-        c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
+        let rto = c.rtt.rto(&cx.config.tcp);
+        let is_burst = c.outstanding() > u32::from(c.mss);
+        let wait = if is_burst { c.wait_for_burst(&cx.config.tcp, rto) } else { rto };
+        c.arm(Timer::Retransmit, cx.now + wait);
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Pools<E: Env> {
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,
+    /// As in [`crate::TcpConfig`].
+    pub clock_step: clearway_base::Duration,
     /// Tests compare what the instances of the path in and out do.
     #[cfg(test)]
     pub instances: Instances,

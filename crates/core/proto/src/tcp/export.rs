@@ -540,7 +540,7 @@ impl<E: Env> Tcp<E> {
         r.bytes(300, &mut unread);
         r.bytes(301, &mut early);
         r.bytes(302, &mut written);
-        let undo = r.has(350).then_some(Undo { cc: c.cc, una: c.snd.una, bytes: 0 });
+        let undo = r.has(350).then_some(Undo { cc: c.cc, una: c.snd.una, bytes: 0, stamp: None });
         let mut rare = RareStats::NONE;
         rare.undo = undo;
         rare.search = r.has(421).then(|| MtuSearch::from_base(c.key.remote.is_v6(), u16::MAX));

@@ -83,7 +83,7 @@ impl<E: Env> Tcp<E> {
             congestion: c.cc.kind(),
             phase: match c.recovery.phase() {
                 recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
-                recovery::Phase::Open => Phase::Open,
+                recovery::Phase::Open | recovery::Phase::Probing => Phase::Open,
                 recovery::Phase::Fast => Phase::Recovery,
                 recovery::Phase::Timeout => Phase::Loss,
             },

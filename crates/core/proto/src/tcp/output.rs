@@ -20,7 +20,7 @@ use super::deadlines::Timer;
 use super::options;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
-use super::recovery::{Next, Phase};
+use super::recovery::Next;
 use super::span::Span;
 use super::state::{Cause, State};
 use super::window::{self, Offer, Room as Offering};
@@ -150,7 +150,7 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
 ) -> Result<Turn, OutError> {
-    let repeats = c.recovery.phase() != Phase::Open;
+    let repeats = c.recovery.repeats();
     if !(c.state.may_transmit() && (repeats || ack::has_unsent(c, cx.pools))) {
         return Ok(Turn::Done);
     }
@@ -331,9 +331,12 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     let usable = c.snd.usable();
     let unsent = !fin_sent && usable > 0 && (shut || end.gt(nxt));
     let cwnd = c.cc.cwnd();
-    let (next, allowance) = if c.recovery.phase() == Phase::Open && c.recovery.dupacks() == 0 && board.is_none() {
+    let (next, allowance) = if c.recovery.is_lossless() && board.is_none() {
         // Nothing is lost and nothing hints at it.
         (if unsent { Next::New } else { Next::Nothing }, cwnd.saturating_sub(nxt.since(una)))
+    } else if c.recovery.is_probe_due() {
+        let fresh = if fin_sent || end.le(nxt) { 0 } else { end.since(nxt) };
+        c.tail_probe((una, nxt, fresh), usable, mss)
     } else {
         let known = c.known(p);
         let allowance = c.recovery.allowance(cwnd, una, nxt, mss, known);
@@ -618,13 +621,16 @@ fn emit_span<E: Env, S: Sink>(
         c.note_sent(p, *now, Span::new(span.start, end));
     }
     out.counters.tcp.segs_out += u64::from(segments);
-    left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0 });
+    // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer does.
+    let is_burst = segments > 1 || !seg.flags.contains(Flags::PSH);
+    left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0, is_burst });
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
+        let stamp = seg.opts.ts.map(|(ours, _)| ours);
         c.note_rare(p, |t| {
             t.bytes_retransmitted += u64::from(len);
             t.segs_retransmitted += segments;
-            t.resent(len);
+            t.resent(len, stamp);
         });
     } else if let Some(board) = c.sack.get(&p.boards).filter(|_| c.delivered_then == c.snd.una) {
         // The segment that was timed just now: what the peer holds selectively has arrived before it.
@@ -670,12 +676,14 @@ struct Left {
     segments: u32,
     /// The last of them had less than a full payload.
     is_small: bool,
+    /// It is not all that leaves now.
+    is_burst: bool,
 }
 
 /// Notes that something left. The marks are written once.
 #[inline(always)]
 fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
-    let Left { span, fin, again, offer, segments, is_small } = left;
+    let Left { span, fin, again, offer, segments, is_small, is_burst } = left;
     let end = if fin { span.end + 1 } else { span.end };
     c.ack_left(offer);
     c.segs_out = c.segs_out.wrapping_add(segments);
@@ -702,7 +710,8 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
     }
     // RFC 6298 5.1: the timer runs while something is in flight.
     if before.has(Marks::PERSIST) || !c.times.send.is_set() {
-        let due = now + c.rtt.rto(&config.tcp);
+        let rto = c.rtt.rto(&config.tcp);
+        let due = now + if is_burst { c.wait_for_burst(&config.tcp, rto) } else { rto };
         if c.move_deadline(Timer::Retransmit, due) {
             marks.set(Marks::REARM);
         }

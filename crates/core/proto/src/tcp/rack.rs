@@ -16,7 +16,6 @@ use super::loss::prr::{Delivery, Prr};
 use super::loss::sent::{Lost, Sent};
 use super::rare_stats::Undo;
 use super::recovery::{Known, Phase};
-use super::rtt::GRANULARITY;
 use super::sack::Scoreboard;
 use super::span::Span;
 use crate::store::Env;
@@ -26,6 +25,9 @@ impl<E: Env> Conn<E> {
     #[cold]
     #[inline(never)]
     pub(super) fn note_sent(&mut self, p: &mut Pools<E>, now: Instant, span: Span) {
+        if self.recovery.is_probe_due() {
+            self.tail_probe_left(p, span);
+        }
         if !self.marks.has(Marks::FLIGHTS) {
             // What leaves at one time needs no record yet.
             let is_one = self.times_all_in_flight() && self.times.timed == now;
@@ -132,13 +134,14 @@ impl<E: Env> Conn<E> {
         }
         let quarter = self.rtt.min().unwrap_or_default().per(4);
         let longest = self.rtt.srtt().unwrap_or_default();
-        quarter.times(u64::from(rare.reordering.quarters)).min(longest).max(GRANULARITY)
+        // Two times that a clock tells can lie a step further apart than they do, and what is late may come just behind the next step.
+        quarter.times(u64::from(rare.reordering.quarters)).min(longest).max(p.clock_step.times(2))
     }
 
-    /// Fast recovery begins: what it does to the congestion window may have to be taken back.
+    /// Recovery begins: what it does to the congestion window may have to be taken back.
     pub(super) fn remember_undo(&mut self, p: &mut Pools<E>) {
         let (cc, una) = (self.cc, self.snd.una);
-        self.note_rare(p, |t| t.undo = Some(Undo { cc, una, bytes: 0 }));
+        self.note_rare(p, |t| t.undo = Some(Undo { cc, una, bytes: 0, stamp: None }));
     }
 
     /// Something was lost beyond doubt.
@@ -156,10 +159,10 @@ impl<E: Env> Conn<E> {
     }
 
     /// The peer has something twice (RFC 2883). When that is so of all that a recovery has sent again, nothing was lost but only late, and the congestion window is
-    /// what it was before (RFC 3708).
-    pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, now: Instant, twice: Span) {
+    /// what it was before (RFC 3708). True: that is so.
+    pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, now: Instant, twice: Span) -> bool {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
-        let mut undone = None;
+        let mut is_all = false;
         self.note_rare(p, |t| {
             t.dsack_dups += 1;
             let Some(undo) = &mut t.undo else { return };
@@ -169,16 +172,46 @@ impl<E: Env> Conn<E> {
             t.reord_seen += 1;
             t.reordering.on_dsack(una, nxt);
             undo.bytes = undo.bytes.saturating_sub(twice.len());
-            if undo.bytes == 0 {
-                undone = t.undo.take();
-            }
+            is_all = undo.bytes == 0;
         });
-        if let Some(undo) = undone {
+        if is_all {
+            self.take_back(p, now);
+        }
+        is_all
+    }
+
+    /// Whether an ACK says that what was sent again had not been lost. `echo`: the timestamp that it echoes, if it moves SND.UNA. `original`: something arrives
+    /// that a timeout took for lost and that was not sent again (RFC 5682 3.1, step 3.b).
+    pub(super) fn was_for_nothing(&self, p: &Pools<E>, echo: Option<u32>, original: bool) -> bool {
+        let Some(Undo { una, stamp, .. }) = self.suffered(p).undo else { return false };
+        if original && self.recovery.is_doubtful(self.snd.una) {
+            return true;
+        }
+        // RFC 3522 3.2: the ACK is for what left before anything was sent again.
+        let is_earlier = echo.zip(stamp).is_some_and(|(echo, stamp)| (echo.wrapping_sub(stamp) as i32) < 0);
+        if !is_earlier || !self.snd.una.gt(una) {
+            return false;
+        }
+        // In fast recovery other holes may be real: as long as there are any, this one was only luck.
+        let (una, nxt, known) = (self.snd.una, self.snd.nxt, self.known(p));
+        let others =
+            self.recovery.lost_bytes(una, nxt, u32::from(self.mss), known) + self.recovery.again_bytes(una, nxt, known);
+        !self.recovery.is_frozen() || others == 0
+    }
+
+    /// Nothing was lost: recovery is over, and congestion control goes on from where it was (RFC 4015 3.2).
+    pub(super) fn take_back(&mut self, p: &mut Pools<E>, now: Instant) {
+        let mut undo = None;
+        self.note_rare(p, |t| {
+            undo = t.undo.take();
+            t.reord_seen += 1;
+        });
+        if let Some(undo) = undo {
             self.undo_congestion(p, now, &undo.cc);
-            self.recovery.call_off(una);
-            if let Some(sent) = self.sent.get_mut(&mut p.sent) {
-                sent.recall();
-            }
+        }
+        self.recovery.call_off(self.snd.una);
+        if let Some(sent) = self.sent.get_mut(&mut p.sent) {
+            sent.recall();
         }
     }
 }

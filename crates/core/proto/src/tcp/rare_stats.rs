@@ -9,6 +9,7 @@ use super::clock::Ms;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
+use super::probe::Probe;
 use super::sizes::Measured;
 use super::span::Span;
 use crate::export::Fields;
@@ -62,6 +63,8 @@ pub(crate) struct RareStats {
     pub search: Option<MtuSearch>,
     /// What D-SACKs have taught of reordering.
     pub reordering: ReoWindow,
+    /// The last tail loss probe, while one is out.
+    pub probe: Option<Probe>,
 }
 
 /// How things stood when fast recovery began, until it is known that something was lost.
@@ -72,6 +75,8 @@ pub(crate) struct Undo {
     pub una: Seq,
     /// Bytes sent again since that the peer has not called duplicates.
     pub bytes: u32,
+    /// Our timestamp when something was sent again first (RFC 3522 3.2, RetransmitTS).
+    pub stamp: Option<u32>,
 }
 
 impl RareStats {
@@ -93,13 +98,15 @@ impl RareStats {
         measured: Measured::NONE,
         search: None,
         reordering: ReoWindow::NEW,
+        probe: None,
     };
 }
 
 impl RareStats {
-    /// `len` bytes were sent again.
-    pub(crate) fn resent(&mut self, len: u32) {
+    /// `len` bytes were sent again, and `stamp` said when if timestamps are in use.
+    pub(crate) fn resent(&mut self, len: u32, stamp: Option<u32>) {
         if let Some(undo) = &mut self.undo {
+            undo.stamp = undo.stamp.or(stamp);
             undo.bytes = undo.bytes.saturating_add(len);
         }
     }
@@ -138,6 +145,7 @@ impl RareStats {
         f.duration(239, rwnd_limited);
         f.duration(240, sndbuf_limited);
         self.reordering.fields(f);
+        Probe::field(&mut self.probe, f);
         // Whoever reads has put something here that can be written over.
         let mut searches = self.search.is_some();
         f.bool(420, &mut searches);
@@ -148,9 +156,13 @@ impl RareStats {
         let mut may_undo = self.undo.is_some();
         f.bool(350, &mut may_undo);
         self.undo = self.undo.take().filter(|_| may_undo);
-        if let Some(Undo { cc, una, bytes }) = &mut self.undo {
+        if let Some(Undo { cc, una, bytes, stamp }) = &mut self.undo {
             f.seq(351, una);
             f.u32(352, bytes);
+            let (mut stamped, mut value) = (stamp.is_some(), stamp.unwrap_or_default());
+            f.bool(353, &mut stamped);
+            f.u32(354, &mut value);
+            *stamp = stamped.then_some(value);
             cc.fields(360, f);
         }
     }

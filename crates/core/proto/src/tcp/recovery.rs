@@ -30,6 +30,8 @@ pub(crate) enum Phase {
     Fast,
     /// After a retransmission timeout, until everything that was in flight then is acknowledged.
     Timeout,
+    /// Nothing is known to be lost, and a tail loss probe is due or out. To others this is [`Phase::Open`].
+    Probing,
 }
 
 /// What an ACK meant for recovery.
@@ -99,7 +101,7 @@ pub(crate) struct Recovery {
     inflate: u32,
     phase: Phase,
     dupacks: u8,
-    /// [`RESCUED`], [`PARTIAL`].
+    /// [`RESCUED`], [`PARTIAL`], [`PROBE_DUE`], [`FRTO`], [`FRTO_NEW`].
     so_far: u8,
     /// Retransmissions, probes or keepalives without an answer.
     pub(crate) tries: u8,
@@ -109,6 +111,12 @@ pub(crate) struct Recovery {
 const RESCUED: u8 = 1;
 /// Part of what was in flight when it began is acknowledged.
 const PARTIAL: u8 = 2;
+/// A tail loss probe is to leave.
+const PROBE_DUE: u8 = 4;
+/// Whether the timeout was one for nothing may still turn out (RFC 5682).
+const FRTO: u8 = 8;
+/// New data leaves before anything more is repeated, so that it does (RFC 5682 3.1, step 2.b).
+const FRTO_NEW: u8 = 16;
 
 impl Recovery {
     /// For a connection whose SYN had the sequence number `iss`.
@@ -139,13 +147,16 @@ impl Recovery {
             self.dupacks = self.dupacks.saturating_add(1);
         }
         match self.phase {
-            Phase::Open => self.while_open(ack, board, mss),
+            Phase::Open | Phase::Probing => self.while_open(ack, board, mss),
             Phase::Fast => self.while_fast(ack, board, mss),
             Phase::Timeout if ack.una.ge(self.recover) => {
                 self.end(ack.una);
                 Signal::Repaired
             }
-            Phase::Timeout => Signal::Nothing,
+            Phase::Timeout => {
+                self.doubt(ack);
+                Signal::Nothing
+            }
         }
     }
 
@@ -187,7 +198,7 @@ impl Recovery {
         let flight = if self.dupacks > 0 { self.before_limited.since(ack.una).min(ack.flight) } else { ack.flight };
         self.phase = Phase::Fast;
         self.recover = ack.nxt;
-        self.so_far &= !(RESCUED | PARTIAL);
+        self.so_far = 0;
         self.inflate = u32::from(DUP_THRESH) * mss;
         self.head_is_lost(ack, mss);
         Signal::Enter { flight }
@@ -224,8 +235,19 @@ impl Recovery {
         self.lost = (ack.una + mss).min(ack.nxt);
     }
 
+    /// The second and third step of RFC 5682 3.1: the first ACK that moves SND.UNA lets new data out, and the next one decides.
+    fn doubt(&mut self, ack: &AckInfo) {
+        let is_first = ack.acked > 0 && self.so_far & (FRTO | FRTO_NEW) == FRTO;
+        if is_first {
+            self.so_far |= FRTO_NEW;
+        } else {
+            self.so_far &= !(FRTO | FRTO_NEW);
+        }
+    }
+
     fn end(&mut self, una: Seq) {
         self.phase = Phase::Open;
+        self.so_far = 0;
         self.dupacks = 0;
         self.inflate = 0;
         self.rxt = una;
@@ -238,6 +260,8 @@ impl Recovery {
         if let Some(board) = board.filter(|_| self.phase == Phase::Timeout) {
             board.clear();
         }
+        let is_new = self.phase() == Phase::Open;
+        self.so_far = if is_new { FRTO } else { 0 };
         self.phase = Phase::Timeout;
         self.recover = nxt;
         self.rxt = una;
@@ -248,7 +272,7 @@ impl Recovery {
 
     /// Nothing was lost after all.
     pub(crate) fn call_off(&mut self, una: Seq) {
-        if self.phase == Phase::Fast {
+        if self.phase() != Phase::Open {
             self.end(una);
             // What is lost after all begins another recovery at once.
             self.recover = una;
@@ -278,7 +302,47 @@ impl Recovery {
 
     /// Where the connection is.
     pub(crate) fn phase(&self) -> Phase {
-        self.phase
+        if self.phase == Phase::Probing { Phase::Open } else { self.phase }
+    }
+
+    /// Whether something may leave that is not new.
+    pub(crate) fn repeats(&self) -> bool {
+        self.phase() != Phase::Open || self.is_probe_due()
+    }
+
+    /// A tail loss probe is to leave.
+    pub(crate) fn begin_probe(&mut self) {
+        self.phase = Phase::Probing;
+        self.so_far = PROBE_DUE;
+    }
+
+    /// Whether it has not left yet.
+    pub(crate) fn is_probe_due(&self) -> bool {
+        self.phase == Phase::Probing && self.so_far & PROBE_DUE != 0
+    }
+
+    /// It has left.
+    pub(crate) fn probe_left(&mut self) {
+        self.so_far &= !PROBE_DUE;
+    }
+
+    /// Whether one is due, or out without an answer.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.phase == Phase::Probing
+    }
+
+    /// It was answered.
+    pub(crate) fn end_probe(&mut self) {
+        if self.is_probing() {
+            self.phase = Phase::Open;
+            self.so_far = 0;
+        }
+    }
+
+    /// Whether the arrival of something that was not sent again may show that the timeout was for nothing (RFC 5682 3.1). A first ACK for all that was in
+    /// flight does not: it can be the answer to the repetition, those before it being lost.
+    pub(crate) fn is_doubtful(&self, una: Seq) -> bool {
+        self.phase == Phase::Timeout && self.so_far & FRTO != 0 && (self.so_far & FRTO_NEW != 0 || una.lt(self.recover))
     }
 
     /// In fast recovery, where the congestion window does not grow.
@@ -308,7 +372,7 @@ impl Recovery {
             return nxt.since(una).saturating_sub(board.bytes()).saturating_sub(sent.lost_bytes(una, board));
         }
         let board = known.board;
-        if board.is_none() && self.phase != Phase::Timeout {
+        if board.is_none() && self.phase() != Phase::Timeout {
             return nxt.since(una).saturating_sub(self.inflate);
         }
         let edge = self.lost_edge(una, nxt, mss, board);
@@ -320,7 +384,7 @@ impl Recovery {
     pub(crate) fn again_bytes(&self, una: Seq, nxt: Seq, known: Known<'_>) -> u32 {
         match known.record() {
             Some((sent, board)) => sent.again_bytes(una, board),
-            None if self.phase == Phase::Open => 0,
+            None if self.phase() == Phase::Open => 0,
             None => Recovery::missing_bytes(self.again_span(una, nxt), known.board),
         }
     }
@@ -338,7 +402,7 @@ impl Recovery {
         let (pipe, board) = (self.pipe(una, nxt, mss, known), known.board);
         let room = cwnd.saturating_sub(pipe);
         let prr = known.record().and_then(|(sent, _)| sent.prr);
-        match (self.phase, prr) {
+        match (self.phase(), prr) {
             (Phase::Fast, Some(prr)) => prr.window().saturating_sub(pipe),
             // RFC 3042: the first two duplicates each let a new segment out. With a scoreboard the pipe has shrunk by what they told.
             (Phase::Open, _) if board.is_none() => {
@@ -355,8 +419,11 @@ impl Recovery {
     /// never sent and that the peer's window has room for.
     pub(crate) fn next(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>, unsent: bool) -> Next {
         let new = if unsent { Next::New } else { Next::Nothing };
-        if self.phase == Phase::Open || una == nxt {
+        if self.phase() == Phase::Open || una == nxt {
             return new;
+        }
+        if self.so_far & FRTO_NEW != 0 && unsent && known.sent.is_some() {
+            return Next::New;
         }
         // The record knows what is lost, a second time too. What is not known to be lost is not sent: RFC 8985 has neither rule 3 nor rule 4 of RFC 6675, nor has
         // Linux, and the timers say more.
@@ -405,11 +472,11 @@ impl Recovery {
         f.seq(202, lost);
         f.seq(203, before_limited);
         f.u32(204, inflate);
-        f.choice(205, phase, &[Phase::Open, Phase::Fast, Phase::Timeout]);
+        f.choice(205, phase, &[Phase::Open, Phase::Fast, Phase::Timeout, Phase::Probing]);
         f.u8(206, dupacks);
         f.u8(207, so_far);
         f.u8(208, tries);
-        *so_far &= RESCUED | PARTIAL;
+        *so_far &= RESCUED | PARTIAL | PROBE_DUE | FRTO | FRTO_NEW;
     }
 
     /// Whether all of its numbers can be those of a connection that has sent up to `nxt`.

@@ -28,6 +28,8 @@ pub(crate) struct SackUpdate {
     pub(crate) passed: u32,
     /// What was sent once arrived behind what had left later (RFC 8985 6.2, step 3).
     pub(crate) late: bool,
+    /// Something that a timeout took for lost arrived, and was not sent again.
+    pub(crate) original: bool,
     /// Bytes that arrived a second time (RFC 2883).
     pub(crate) dsack: Option<Span>,
     /// Blocks that could not be true, or for which there was no room.

@@ -147,6 +147,7 @@ impl<E: Env> Tcp<E> {
                 sizes: Sizes::new(&config.tcp),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
+                clock_step: config.tcp.clock_step,
                 #[cfg(test)]
                 instances: super::context::Instances::All,
             },

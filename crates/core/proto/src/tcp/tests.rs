@@ -27,6 +27,7 @@ mod live;
 mod loss;
 mod pair;
 mod prefetch;
+mod probe;
 mod reordering;
 mod tables;
 mod timer;

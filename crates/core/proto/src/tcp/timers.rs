@@ -9,6 +9,8 @@ use super::cc::Event;
 use super::conn::Conn;
 use super::context::{ConnCx, Cx};
 use super::deadlines::Timer;
+use super::probe;
+use super::recovery::Phase;
 use super::state::{Cause, State};
 use crate::error::Failure;
 use crate::store::Env;
@@ -123,6 +125,13 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         c.cancel(Timer::Retransmit);
         return;
     }
+    if probe::is_for_probe(c, cx) {
+        if !c.sack.is_none() {
+            // It was set for a probe before something was selectively acknowledged: now time may tell more.
+            ack::on_reordering(c, cx);
+        }
+        return;
+    }
     if is_hopeless(c, cx) {
         give_up(c, cx, Failure::TimedOut);
         return;
@@ -138,9 +147,14 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.rtt.on_timeout();
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
+    match c.recovery.phase() {
+        // It may have been for nothing.
+        Phase::Open => c.remember_undo(cx.pools),
+        Phase::Fast => c.forget_undo(cx.pools),
+        Phase::Timeout | Phase::Probing => {}
+    }
     let timeout = Event::Timeout { flight: c.outstanding(), again: c.recovery.tries > 1 };
     c.on_congestion(cx.pools, cx.stack.now, timeout);
-    c.forget_undo(cx.pools);
     c.lose_all(cx.pools);
     c.wants_turn();
 }

@@ -88,6 +88,8 @@ pub const KEYS: &[Key] = &[
     key("tcp", "nodelay", "Small segments do not wait for company: true or false. Without it: false.",
         to!(tcp.defaults.nodelay = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "sack", "Selective acknowledgements: true or false. Without it: true.", to!(tcp.sack = |v: &Value<'_, '_>| v.boolean())),
+    key("tcp", "tail-loss-probe", "Probes for the loss of the last segments (RFC 8985): true or false. Without it: true.",
+        to!(tcp.tail_loss_probe = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "timestamps", "Timestamps: true or false. Without it: true.", to!(tcp.timestamps = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "window-scaling", "Windows beyond 64 KiB: true or false. Without it: true.", to!(tcp.window_scaling = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "syn-cookies", "SYN cookies when the table of handshakes is full: true or false. Without it: true.", to!(tcp.syn_cookies = |v: &Value<'_, '_>| v.boolean())),

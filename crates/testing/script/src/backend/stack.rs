@@ -74,6 +74,8 @@ impl Core {
     /// A stack as the script wants it, with one interface.
     pub fn new(net: Net, script: &Script) -> Core {
         let mut config = Config::new(*b"packet scripts need no true luck");
+        // As Linux's knobs stand beside it (`kernel/namespace.rs`).
+        config.tcp.tail_loss_probe = false;
         let commands = script.settings.commands.clone();
         for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
             turn_knob(&mut config.tcp, &name, &value);
@@ -202,6 +204,7 @@ pub const KNOBS: &[&str] = &[
     "tcp_timestamps",
     "tcp_sack",
     "tcp_dsack",
+    "tcp_early_retrans",
     "tcp_slow_start_after_idle",
     "tcp_window_scaling",
     "tcp_syncookies",
@@ -225,6 +228,7 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
         "tcp_sack" => tcp.sack = number != 0,
         "tcp_dsack" => tcp.dsack = number != 0,
         "tcp_slow_start_after_idle" => tcp.slow_start_after_idle = number != 0,
+        "tcp_early_retrans" => tcp.tail_loss_probe = number >= 3,
         "tcp_window_scaling" => tcp.window_scaling = number != 0,
         "tcp_syncookies" => tcp.syn_cookies = number != 0,
         "tcp_syn_retries" => tcp.syn_retries = small,

@@ -62,6 +62,25 @@ pub(crate) struct Lost {
     pub(crate) look: Option<Instant>,
 }
 
+/// When the peer says that something arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) now: Instant,
+    /// The shortest round trip.
+    pub(crate) min_rtt: Duration,
+    /// The time that the ACK echoes, in milliseconds of our clock, modulo 2^32.
+    pub(crate) echo_ms: Option<u32>,
+}
+
+/// What an arrival tells of the path.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Delivered {
+    /// Some of it was sent once, and came behind what had left after it.
+    pub(crate) late: bool,
+    /// Some of it was taken for lost, and was not sent again.
+    pub(crate) original: bool,
+}
+
 /// The record of one connection. It covers all that is in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
@@ -238,25 +257,28 @@ impl Sent {
         self.join();
     }
 
-    /// The peer says for the first time that it has `piece` (RFC 8985 6.2, steps 2 and 3). Called before [`Sent::advance`]. True: some of it came late, behind
-    /// what had left after it.
+    /// The peer says for the first time that it has `piece` (RFC 8985 6.2, steps 2 and 3). Called before [`Sent::advance`].
     ///
-    /// What was sent again tells a time only when it is acknowledged no sooner than `min_rtt` after: else an earlier copy has arrived.
-    pub(crate) fn on_delivered(&mut self, piece: Span, now: Instant, min_rtt: Duration) -> bool {
-        let (mut newest, mut is_late) = (self.newest, false);
+    /// What was sent again tells a time only when it is acknowledged no sooner than the shortest round trip after, and by an ACK that echoes no earlier time:
+    /// else an earlier copy has arrived.
+    pub(crate) fn on_delivered(&mut self, piece: Span, arrival: &Arrival) -> Delivered {
+        let Arrival { now, min_rtt, echo_ms } = *arrival;
+        let (mut newest, mut told) = (self.newest, Delivered::default());
         for flight in self.flights() {
             let Flight { at, again, .. } = *flight;
             let Some(Span { end, .. }) = flight.span.clip(piece) else { continue };
-            is_late |= !again && end.lt(self.fack);
+            told.late |= !again && end.lt(self.fack);
+            told.original |= !again && flight.lost;
             let rtt = now.since(at);
             let is_newer = newest.is_none_or(|n| at > n.at || (at == n.at && end.gt(n.end)));
-            if is_newer && !(again && rtt < min_rtt) {
+            let is_earlier = echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);
+            if is_newer && !(again && (rtt < min_rtt || is_earlier)) {
                 newest = Some(Newest { at, end, rtt });
             }
         }
         self.newest = newest;
         self.fack = self.fack.max(piece.end);
-        is_late
+        told
     }
 
     /// Finds what of the missing is lost: it was sent before something that has arrived, and a round trip and the reordering `window` have passed since

@@ -128,6 +128,11 @@ fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool, const BEHIND: boo
         c.note_sent(pools, now, span);
     }
     let is_small = len < u32::from(c.mss);
-    left(c, now, config, Left { span, fin: false, again: Again::New, offer: offered, segments: 1, is_small });
+    left(
+        c,
+        now,
+        config,
+        Left { span, fin: false, again: Again::New, offer: offered, segments: 1, is_small, is_burst: false },
+    );
     Ok(true)
 }

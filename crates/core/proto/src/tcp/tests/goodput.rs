@@ -47,6 +47,8 @@ struct Outcome {
 
 /// A bulk transfer over `path`.
 fn bulk(path: Path, config: Config) -> Outcome {
+    let mut config = config;
+    config.tcp.clock_step = config.tcp.clock_step.max(path.clock_step);
     let mut world = World::new(config, Offloads::default(), Duration::from_micros(path.rtt_ms * 500));
     let (a, b) = world.connect(ConnOptions::default());
     let bytes_per_second = path.mbit * 125_000;
@@ -123,6 +125,21 @@ fn reordering_of_a_fast_path_costs_no_more() {
             ("400 Mbit/s", clean, 100.0, 10.0),
             ("400 Mbit/s, reordering 1 %", Path { reorder_ppm: 10_000, ..clean }, straight * 0.9, 10.0),
             ("400 Mbit/s, reordering 10 %", Path { reorder_ppm: 100_000, ..clean }, straight * 0.9, 20.0),
+        ]);
+    }
+}
+
+/// A clock of 1 µs, of 1 ms, and of 15.6 ms as some systems have it.
+#[test]
+fn a_coarse_clock_costs_little_and_repeats_nothing_in_vain() {
+    for clock_step in [Duration::from_micros(1), ms(1), Duration::from_micros(15_625)] {
+        let clean = Path { clock_step, ..Path::of(66) };
+        let lossy = Path { loss_ppm: 10_000, seconds: 20, ..clean };
+        hold(&[
+            ("clean", clean, 42.0, 2.0),
+            ("reordering 1 %", Path { reorder_ppm: 10_000, ..clean }, 42.0, 4.0),
+            ("reordering 10 %", Path { reorder_ppm: 100_000, ..clean }, 42.0, 4.0),
+            ("loss 1 %", lossy, 1.6, 10.0),
         ]);
     }
 }

@@ -116,7 +116,7 @@ fn a_late_segment_is_reordering_and_a_repeated_one_is_not() {
     b.put(sack(&b, 2001, &[(3001, 10_001)]), &[]);
     // Which is no longer believed at once.
     b.silent();
-    b.pass(ms(2));
+    b.pass(ms(3));
     let info = b.info();
     assert_eq!((info.retransmitted, info.sacked, info.total_retransmits), (1000, 7000, 1));
     assert_eq!(info.bytes_retransmitted, 1000);

@@ -4,7 +4,7 @@ use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 use proptest::prelude::*;
 
-use super::{FLIGHTS, Flight, SPARE, Sent};
+use super::{Arrival, FLIGHTS, Flight, SPARE, Sent};
 use crate::tcp::sack::Scoreboard;
 use crate::tcp::span::Span;
 
@@ -102,10 +102,15 @@ fn record(end: u32) -> Sent {
     Sent::new(span(0, end), at(0), Duration::ZERO)
 }
 
+/// Over a path of 20 ms, without timestamps.
+fn arrival(now: Instant) -> Arrival {
+    Arrival { now, min_rtt: ms(20), echo_ms: None }
+}
+
 /// All that is on the board arrives now.
-fn deliver(sent: &mut Sent, board: &Scoreboard, now: Instant, min_rtt: Duration) {
+fn deliver(sent: &mut Sent, board: &Scoreboard, now: Instant) {
     for span in board.spans() {
-        sent.on_delivered(*span, now, min_rtt);
+        sent.on_delivered(*span, &arrival(now));
     }
 }
 
@@ -119,7 +124,7 @@ fn what_was_sent_before_something_delivered_is_lost_when_the_window_has_passed()
     sent.on_sent(span(30, 60), at(2), None);
     // 10 to 20 and 40 to 50 arrive, the latter 20 ms after it left.
     let board = board(&[(10, 20), (40, 50)], 60);
-    deliver(&mut sent, &board, at(22), ms(20));
+    deliver(&mut sent, &board, at(22));
     let found = sent.detect(FIRST, at(22), ms(5), &board);
     assert_eq!((found.bytes, found.newly, found.look), (0, 0, Some(at(25))));
     // The first flight is lost two milliseconds before what stands before the delivered part of the second.
@@ -131,7 +136,7 @@ fn what_was_sent_before_something_delivered_is_lost_when_the_window_has_passed()
     assert_eq!(sent.first_lost(FIRST, &board), Some(span(0, 10)));
     // With no window all of it is lost at once.
     let mut again = record(30);
-    deliver(&mut again, &board, at(22), ms(20));
+    deliver(&mut again, &board, at(22));
     assert_eq!(again.detect(FIRST, at(22), ms(0), &board).newly, 10);
 }
 
@@ -142,23 +147,34 @@ fn what_was_sent_again_tells_no_round_trip_shorter_than_the_shortest() {
         let mut sent = record(30);
         sent.on_sent(span(30, 40), at(5), None);
         sent.on_sent_again(span(0, 10), at(21), None);
-        deliver(&mut sent, &board, at(22), ms(20));
+        deliver(&mut sent, &board, at(22));
         // One millisecond after the second copy left, it is the first that arrives.
-        sent.on_delivered(span(0, 10), at(when), ms(20));
+        sent.on_delivered(span(0, 10), &arrival(at(when)));
         assert_eq!(sent.newest.unwrap().at, at(newest), "the {copy} copy");
         assert_eq!(sent.detect(FIRST + 10, at(when), ms(0), &board).newly, lost, "the {copy} copy");
     }
 }
 
 #[test]
+fn what_was_sent_again_tells_no_time_when_an_earlier_one_is_echoed() {
+    for (echo, newest) in [(1_030, 30), (1_000, 0)] {
+        let mut sent = record(30);
+        sent.on_delivered(span(20, 30), &arrival(at(20)));
+        sent.on_sent_again(span(0, 10), at(30), None);
+        sent.on_delivered(span(0, 10), &Arrival { echo_ms: Some(echo), ..arrival(at(60)) });
+        assert_eq!(sent.newest.unwrap().at, at(newest));
+    }
+}
+
+#[test]
 fn what_comes_behind_what_left_later_was_late_unless_it_was_sent_again() {
     let mut sent = record(40);
-    assert!(!sent.on_delivered(span(10, 20), at(20), ms(20)));
-    assert!(sent.on_delivered(span(0, 10), at(21), ms(20)));
+    assert!(!sent.on_delivered(span(10, 20), &arrival(at(20))).late);
+    assert!(sent.on_delivered(span(0, 10), &arrival(at(21))).late);
     let mut sent = record(40);
-    sent.on_delivered(span(10, 20), at(20), ms(20));
+    sent.on_delivered(span(10, 20), &arrival(at(20)));
     sent.on_sent_again(span(0, 10), at(21), None);
-    assert!(!sent.on_delivered(span(0, 10), at(41), ms(20)));
+    assert!(!sent.on_delivered(span(0, 10), &arrival(at(41))).late);
 }
 
 #[test]
@@ -168,7 +184,7 @@ fn of_many_holes_those_that_were_repaired_together_are_one_flight() {
     for n in 0..200 {
         held.update(&[(FIRST + n * 20 + 10, FIRST + n * 20 + 20)], FIRST, FIRST + 4000);
     }
-    deliver(&mut sent, &held, at(20), ms(20));
+    deliver(&mut sent, &held, at(20));
     assert_eq!(sent.detect(FIRST, at(20), ms(0), &held).newly, 2000);
     for n in 0..200 {
         assert_eq!(sent.first_lost(FIRST, &held), Some(span(n * 20, n * 20 + 10)));
@@ -184,13 +200,13 @@ fn of_many_holes_those_that_were_repaired_together_are_one_flight() {
 fn what_was_sent_again_and_is_overtaken_by_what_left_later_is_lost_again() {
     let mut sent = record(30);
     let first = board(&[(10, 30)], 30);
-    deliver(&mut sent, &first, at(20), ms(20));
+    deliver(&mut sent, &first, at(20));
     assert_eq!(sent.detect(FIRST, at(20), ms(0), &first).newly, 10);
     sent.on_sent_again(span(0, 10), at(20), None);
     sent.on_sent(span(30, 40), at(21), None);
     assert_eq!(sent.detect(FIRST, at(30), ms(0), &first).bytes, 0);
     let later = board(&[(10, 40)], 40);
-    deliver(&mut sent, &later, at(41), ms(20));
+    deliver(&mut sent, &later, at(41));
     let found = sent.detect(FIRST, at(41), ms(5), &later);
     assert_eq!((found.newly, found.look), (0, Some(at(45))));
     assert_eq!(sent.detect(FIRST, at(45), ms(5), &later).newly, 10);
