@@ -12,11 +12,13 @@ use crate::ids::Table;
 use crate::net::ip::Ip;
 use crate::net::replies::{Replies, ReplyIcmp};
 
-/// What an ICMP error says to the sender of the packet that it quotes.
+/// What an ICMP error says to the sender of the packet that it quotes, or what this host says to itself in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IcmpError {
     /// The packet did not arrive.
     Unreachable(Unreachable),
+    /// Of our own making: the packet did not leave, for on our link nobody answers for the address that it must go to.
+    NoNeighbour,
     /// The packet was too long for a link on the way.
     PacketTooBig {
         /// The longest IP packet that passes.

@@ -137,6 +137,8 @@ struct Waiting {
     len: u16,
     meta: TxMeta,
     to: Option<Handle<Neighbour>>,
+    /// By which interface it was to leave, once nobody has answered.
+    iface: Iface,
 }
 
 /// All neighbours of all interfaces.
@@ -153,9 +155,10 @@ pub(crate) struct Neighbours {
     asking: List,
     waiting: Vec<Waiting>,
     waiting_links: Box<[Link]>,
-    /// Frames that wait, the oldest first, and places for more.
+    /// Frames that wait, the oldest first, places for more, and frames that nobody answered for, whose senders have not heard of it yet.
     queue: List,
     free: List,
+    unreached: List,
     per_neighbour: u8,
     /// Some neighbour that frames wait for may have answered.
     released: bool,
@@ -188,6 +191,7 @@ impl Neighbours {
             len: 0,
             meta: TxMeta::default(),
             to: None,
+            iface: Iface(0),
         });
         let mut waiting_links = alloc::vec![Link::OFF; usize::from(frames)].into_boxed_slice();
         let mut free = List::new();
@@ -206,6 +210,7 @@ impl Neighbours {
             waiting_links,
             queue: List::new(),
             free,
+            unreached: List::new(),
             per_neighbour,
             released: false,
             next_due: Instant::NEVER,
@@ -449,6 +454,39 @@ impl Neighbours {
         };
     }
 
+    /// Nobody answered for the entry at `index`: it is forgotten, and the senders of the frames that wait for it are to hear of that ([`Neighbours::next_unreached`]).
+    fn give_up(&mut self, index: u32, counters: &mut NeighbourCounters) {
+        counters.failures += 1;
+        let Some((at, iface)) = self.entries.handle_at(index).zip(self.entries.by_index(index).map(|e| e.iface)) else {
+            return;
+        };
+        let mut next = self.queue.front();
+        while let Some(place) = next {
+            next = self.queue.next(&mut *self.waiting_links, place);
+            let slot = &mut self.waiting[place as usize];
+            if slot.to == Some(at) {
+                (slot.to, slot.iface) = (None, iface);
+                self.queue.remove(&mut *self.waiting_links, place);
+                self.unreached.push_back(&mut *self.waiting_links, place);
+                counters.frames_dropped += 1;
+            }
+        }
+        self.remove(index, counters);
+    }
+
+    /// The oldest frame that nobody answered for, and the interface that it was to leave by. It stays until [`Neighbours::drop_unreached`].
+    pub(crate) fn next_unreached(&self) -> Option<(u32, Iface)> {
+        let place = self.unreached.front()?;
+        Some((place, self.waiting.get(place as usize)?.iface))
+    }
+
+    /// The sender of the frame that [`Neighbours::next_unreached`] gave has heard of it.
+    pub(crate) fn drop_unreached(&mut self) {
+        if let Some(place) = self.unreached.pop_front(&mut *self.waiting_links) {
+            self.free.push_front(&mut *self.waiting_links, place);
+        }
+    }
+
     /// Forgets the entry at `index`, and drops the frames that wait for it.
     fn remove(&mut self, index: u32, counters: &mut NeighbourCounters) {
         let Some(at) = self.entries.handle_at(index) else { return };
@@ -490,8 +528,7 @@ impl Neighbours {
             let most =
                 if entry.state == NeighbourState::Incomplete { MAX_MULTICAST_SOLICIT } else { MAX_UNICAST_SOLICIT };
             if entry.tries >= most {
-                counters.failures += 1;
-                self.remove(index, counters);
+                self.give_up(index, counters);
                 continue;
             }
             if entry.state == NeighbourState::Delay {

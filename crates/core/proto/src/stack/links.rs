@@ -4,10 +4,13 @@ use alloc::vec::Vec;
 
 use clearway_base::Instant;
 use clearway_pkt::Iface;
-use clearway_wire::{Addr, Cidr, Mac, eth};
+use clearway_wire::{Addr, Cidr, Endpoint, Mac, Proto, eth, icmpv4, icmpv6, ip as wire_ip, udp};
 
 use super::Stack;
+use crate::error::Unreachable;
+use crate::flow::FlowKey;
 use crate::ids::Table;
+use crate::net::icmp::IcmpError;
 use crate::net::iface::{
     AddError, AddressInfo, Interface, InterfaceInfo, InterfaceSpec, Link, MAX_MTU, MIN_MTU, link_local,
 };
@@ -17,6 +20,12 @@ use crate::net::pmtu::MIN_V6;
 use crate::net::replies::{LinkWhat, ReplyLink};
 use crate::net::route::{NextHop, Route, RouteError, masked};
 use crate::store::Env;
+use crate::tcp::Cx;
+use crate::udp::UdpErrorReport;
+
+/// Type and code of the ICMP errors that say what this host says to itself: nobody answers on the link (RFC 792, RFC 4443 3.1).
+const HOST_UNREACHABLE: (u8, u8) = (3, icmpv4::UNREACHABLE_HOST);
+const ADDRESS_UNREACHABLE: (u8, u8) = (1, icmpv6::UNREACHABLE_ADDRESS);
 
 impl From<RouteError> for AddError {
     fn from(why: RouteError) -> AddError {
@@ -322,8 +331,36 @@ impl<E: Env> Stack<E> {
     /// Looks at the timers below TCP.
     pub(crate) fn expire_links(&mut self, now: Instant) {
         self.ip.expire(now, &mut self.counters);
+        while let Some((place, iface)) = self.ip.neighbours.next_unreached() {
+            self.tell_unreached(now, place, iface);
+            self.ip.neighbours.drop_unreached();
+        }
         self.udp.expire(now, &mut self.counters);
         self.expire_fragments(now);
+    }
+
+    /// Tells whoever sent this frame that nobody on the link answers for the address that it must go to, as a router at the end of a route would (RFC 1122 3.2.2.1).
+    #[cold]
+    fn tell_unreached(&mut self, now: Instant, place: u32, iface: Iface) {
+        let Stack { config, counters, ip, replies, tcp, udp, .. } = self;
+        let Some((link_len, table)) = ip.interface(iface).map(|i| (i.link_len, i.table)) else { return };
+        let (frame, _) = ip.neighbours.frame(place);
+        let Ok(quote) = wire_ip::quote(frame.get(usize::from(link_len)..).unwrap_or(&[])) else { return };
+        // A later fragment of a datagram has no ports; its first one waits here too, or was told of.
+        let Some((local_port, remote_port)) = quote.ports() else { return };
+        let key = FlowKey { local: quote.src, remote: quote.dst, local_port, remote_port, table };
+        if let Some(seq) = quote.tcp_seq() {
+            tcp.set_now(now);
+            let mut cx = Cx { now, config, counters, replies, ip };
+            // Who sent it may have ended meanwhile.
+            let _ = tcp.on_icmp_error(&mut cx, &key, seq, IcmpError::NoNeighbour);
+        } else if quote.proto == Proto::UDP {
+            let icmp = if key.local.is_v4() { HOST_UNREACHABLE } else { ADDRESS_UNREACHABLE };
+            let to = Endpoint::new(key.remote, key.remote_port);
+            let report =
+                UdpErrorReport { why: Some(Unreachable::Host), to, offender: Some(key.local), icmp, mtu: 0 };
+            udp.on_error(&key, &report, quote.upper.get(udp::HEADER_LEN..).unwrap_or(&[]));
+        }
     }
 
     /// When [`Stack::expire_links`] has something to do.

@@ -737,6 +737,13 @@ impl<E: Env> Tcp<E> {
                 }
                 _ => c.soft_error = Some(why),
             },
+            // It was asked for by three requests in as many seconds: nothing is gained by asking for as long as a SYN is sent again. Who is connected has reason to wait (RFC 1122 4.2.3.9).
+            IcmpError::NoNeighbour if c.state == State::SynSent => {
+                cx.counters.tcp.attempt_fails += 1;
+                c.go(Cause::Timeout);
+                c.fail(Failure::Unreachable(crate::Unreachable::Host));
+            }
+            IcmpError::NoNeighbour => c.soft_error = Some(crate::Unreachable::Host),
         }
         self.settle(cx.config, cx.counters, at.index());
         Ok(())

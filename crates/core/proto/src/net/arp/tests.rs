@@ -232,6 +232,48 @@ fn a_silent_neighbour_is_asked_three_times_a_second_apart() {
     assert_eq!(net.stack.counters().neighbours.frames_dropped, 1);
 }
 
+fn connect_spec(local: &str, remote: &str) -> crate::ConnectSpec {
+    let endpoint = |text, port| clearway_wire::Endpoint::new(addr(text), port);
+    let (local, remote) = (Some(endpoint(local, 0)), endpoint(remote, 9));
+    crate::ConnectSpec { table: Table(0), local, remote, token: 0, options: crate::ConnOptions::default() }
+}
+
+#[test]
+fn a_connection_to_a_silent_neighbour_fails_when_that_is_given_up() {
+    let mut net = Net::new(&[(ethernet(1500), &["10.0.0.1/24", "2001:db8::1/64"])]);
+    for (local, remote) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
+        let conn = net.stack.connect(net.now, connect_spec(local, remote)).unwrap();
+        net.emit();
+        net.pass(2);
+        assert_eq!(net.stack.failure(conn), None, "{remote} may answer the third request");
+        net.pass(2);
+        let failure = crate::Failure::Unreachable(crate::Unreachable::Host);
+        assert_eq!(net.stack.failure(conn), Some(failure), "{remote}");
+        net.stack.close(conn);
+    }
+    assert_eq!(net.stack.counters().tcp.attempt_fails, 2);
+}
+
+#[test]
+fn datagrams_to_a_silent_neighbour_are_told_of_and_their_places_are_free_again() {
+    let mut net = net();
+    let socket = net.stack.udp_bind(udp_any(5000)).unwrap();
+    let to = clearway_wire::Endpoint::new(addr("10.0.0.2"), 9);
+    net.stack.udp_connect(socket, to).unwrap();
+    // More often than there are places for frames that wait.
+    for round in 0..50 {
+        net.stack.udp_send(socket, to, None, b"x").unwrap();
+        net.emit();
+        net.pass(4);
+        assert_eq!(net.stack.udp_error(socket), Some(crate::Unreachable::Host), "round {round}");
+    }
+    let other = net.stack.udp_bind(udp_any(5001)).unwrap();
+    net.stack.udp_send(other, to, None, b"x").unwrap();
+    net.emit();
+    net.pass(4);
+    assert_eq!(net.stack.udp_error(other), None, "who is not connected asked for no peer");
+}
+
 #[test]
 fn a_flood_of_requests_fills_neither_table_nor_memory() {
     let mut net = net();

@@ -508,6 +508,7 @@ impl<E: Env> Stack<E> {
         } else {
             let (why, mtu) = match error {
                 IcmpError::Unreachable(why) => (Some(why), 0),
+                IcmpError::NoNeighbour => (Some(crate::Unreachable::Host), 0),
                 IcmpError::PacketTooBig { mtu } => (None, mtu),
             };
             let icmp = packet.l4().first_chunk().map_or((0, 0), |&[kind, code]| (kind, code));
