@@ -614,7 +614,9 @@ impl Udp {
     fn is_taken(&self, spec: &UdpSpec, sharing: &Sharing, port: u16) -> bool {
         let conflicts = |s: &Socket| {
             let share = s.sharing.reuse_address && sharing.reuse_address || s.sharing.shares_port(sharing);
-            !share && overlap((&s.local.addr, !s.dual), (&spec.local.addr, spec.v6_only))
+            // One for both families keeps IPv4's wildcard to itself also while it is connected over IPv6, as in Linux.
+            let keeps_v4 = s.dual && s.bound.addr == Addr::ANY_V6 && spec.local.addr == Addr::ANY_V4;
+            !share && (keeps_v4 || overlap((&s.local.addr, !s.dual), (&spec.local.addr, spec.v6_only)))
         };
         self.on_port(spec.table, port, |_, s| conflicts(s)).is_some()
     }

@@ -357,8 +357,7 @@ impl<E: Env> Stack<E> {
         } else if quote.proto == Proto::UDP {
             let icmp = if key.local.is_v4() { HOST_UNREACHABLE } else { ADDRESS_UNREACHABLE };
             let to = Endpoint::new(key.remote, key.remote_port);
-            let report =
-                UdpErrorReport { why: Some(Unreachable::Host), to, offender: Some(key.local), icmp, mtu: 0 };
+            let report = UdpErrorReport { why: Some(Unreachable::Host), to, offender: Some(key.local), icmp, mtu: 0 };
             udp.on_error(&key, &report, quote.upper.get(udp::HEADER_LEN..).unwrap_or(&[]));
         }
     }

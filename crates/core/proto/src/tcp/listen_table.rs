@@ -63,12 +63,34 @@ impl ListenTable {
         self.hash.of(u64::from(table.0) << 16 | u64::from(port), addr)
     }
 
+    /// The first listener with this address and port: for IPv4's wildcard one that is for IPv4 alone before one for both families, as Linux prefers it.
     fn exact(&self, table: Table, addr: &Addr, port: u16) -> Option<u32> {
-        self.map.find(self.hash(table, addr, port), |index| {
-            self.slab.by_index(index).is_some_and(|l| {
-                l.table == table && l.local.port == port && (l.local.addr == *addr || (l.both && *addr == Addr::ANY_V4))
-            })
-        })
+        let own = self.first(table, addr, port, |l| l.local.addr == *addr);
+        if own.is_some() || *addr != Addr::ANY_V4 {
+            return own;
+        }
+        self.first(table, addr, port, |l| l.both)
+    }
+
+    /// The first of those that share address and port with a listener, and whether they are for both families.
+    fn first_of_group(&self, table: Table, local: Endpoint, both: bool) -> Option<u32> {
+        self.first(table, &local.addr, local.port, |l| l.local.addr == local.addr && l.both == both)
+    }
+
+    fn first(&self, table: Table, addr: &Addr, port: u16, fits: impl Fn(&Listener) -> bool) -> Option<u32> {
+        let is_it = |l: &Listener| l.table == table && l.local.port == port && fits(l);
+        self.map.find(self.hash(table, addr, port), |index| self.slab.by_index(index).is_some_and(is_it))
+    }
+
+    /// Whether somebody who does not share keeps this listener from its address and port.
+    fn is_taken(&self, listener: &Listener) -> bool {
+        let other = |addr: &Addr, fits: &dyn Fn(&Listener) -> bool| {
+            let keeps = |l: &Listener| fits(l) && !(l.reuse_port && listener.reuse_port);
+            self.first(listener.table, addr, listener.local.port, keeps).is_some()
+        };
+        let addr = listener.local.addr;
+        other(&addr, &|l| l.local.addr == addr || (l.both && addr == Addr::ANY_V4))
+            || (listener.both && other(&Addr::ANY_V4, &|_| true))
     }
 
     /// The listener that a new connection to `local` is for: of several that share the port, the one that has the fewest waiting.
@@ -121,12 +143,11 @@ impl ListenTable {
     /// Adds a listener.
     pub(crate) fn insert(&mut self, listener: Listener) -> Result<ListenerId, ListenError> {
         let (table, local, both) = (listener.table, listener.local, listener.both);
-        let same = self.exact(table, &local.addr, local.port);
-        if let Some(first) = same.filter(|_| listener.reuse_port) {
-            return self.join(first, listener);
-        }
-        if same.is_some() || (both && self.exact(table, &Addr::ANY_V4, local.port).is_some()) {
+        if self.is_taken(&listener) {
             return Err(ListenError::InUse);
+        }
+        if let Some(first) = self.first_of_group(table, local, both) {
+            return self.join(first, listener);
         }
         let hash = self.hash(table, &local.addr, local.port);
         let hash_v4 = self.hash(table, &Addr::ANY_V4, local.port);
@@ -145,8 +166,8 @@ impl ListenTable {
     /// Adds a listener behind `first`, which shares address and port with it.
     fn join(&mut self, first: u32, listener: Listener) -> Result<ListenerId, ListenError> {
         let next = match self.slab.by_index(first) {
-            Some(l) if l.reuse_port && l.local == listener.local && l.both == listener.both => l.next,
-            _ => return Err(ListenError::InUse),
+            Some(l) => l.next,
+            None => return Err(ListenError::InUse),
         };
         let handle = self.slab.insert(Listener { next, ..listener }).ok_or(ListenError::TooMany)?;
         if let Some(l) = self.slab.by_index_mut(first) {
@@ -163,7 +184,7 @@ impl ListenTable {
             (l.table, l.local, l.both, l.next)
         };
         self.event_queue.remove(&mut self.slab.links(|l| &mut l.event_queue), handle.index());
-        let first = self.exact(table, &local.addr, local.port).filter(|first| *first != handle.index());
+        let first = self.first_of_group(table, local, both).filter(|first| *first != handle.index());
         if let Some(first) = first {
             self.unlink(first, handle.index(), next);
             return self.slab.remove(handle);

@@ -71,6 +71,39 @@ fn reuse_of_the_address_is_for_those_who_do_not_listen() {
 }
 
 #[test]
+fn groups_of_both_wildcards_listen_side_by_side_and_each_family_finds_its_own() {
+    let mut net = net();
+    let mut listen = |addr: Addr, v6_only: bool, token: u64| {
+        let spec = BindSpec { local: Endpoint::new(addr, 80), v6_only, reuse_port: true, ..at("0.0.0.0", 80) };
+        let bind = net.stack.bind(spec).unwrap();
+        let options = crate::ConnOptions::default();
+        let local = Endpoint::new(addr, 80);
+        let spec = ListenSpec { table: Table(0), local, v6_only, backlog: 4, token, options };
+        let listener = net.stack.listen_bound(bind, spec).unwrap();
+        (bind, listener)
+    };
+    let both = listen(Addr::ANY_V6, false, 1);
+    let v4 = listen(Addr::ANY_V4, false, 2);
+    let second = listen(Addr::ANY_V4, false, 3);
+    let only_v6 = listen(Addr::ANY_V6, true, 4);
+    let other_both = listen(Addr::ANY_V6, false, 5);
+    let found = |net: &Net| {
+        let find = |text| net.stack.tcp.listeners.find(Table(0), Endpoint::new(addr(text), 80));
+        [find("10.0.0.1"), find("2001:db8::1")]
+    };
+    assert_eq!(found(&net)[0], Some(v4.1), "who is for IPv4 alone comes first");
+    assert!([Some(both.1), Some(only_v6.1)].contains(&found(&net)[1]));
+    for (gone, next) in [(v4.1, second.1), (second.1, both.1), (both.1, other_both.1)] {
+        net.stack.unlisten(gone);
+        assert_eq!(found(&net)[0], Some(next));
+    }
+    net.stack.unlisten(only_v6.1);
+    assert_eq!(found(&net), [Some(other_both.1); 2]);
+    net.stack.unlisten(other_both.1);
+    assert_eq!(found(&net), [None; 2]);
+}
+
+#[test]
 fn those_who_share_a_port_share_its_connections() {
     let mut net = net();
     let share = BindSpec { reuse_port: true, ..at("10.0.0.1", 80) };

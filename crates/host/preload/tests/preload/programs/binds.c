@@ -68,17 +68,9 @@ static unsigned short free_port(int type) {
     }
 }
 
-// What Clearway does otherwise, as docs/preload.md says: groups of listeners are of one wildcard each, and a socket for both families that is connected over IPv6 leaves 0.0.0.0 to others.
-static int differs(int type, int acts, int a, int share_a, int b, int share_b) {
-    int wild_a = a == ANY4 || a == ANY6 || a == ONLY6, wild_b = b == ANY4 || b == ANY6 || b == ONLY6;
-    if (type == SOCK_STREAM) return acts && wild_a && wild_b && a != b && (share_a & 2) && (share_b & 2);
-    return acts && a == ANY6 && b == ANY4;
-}
-
 static void pairs(int type, int acts) {
     for (int a = 0; a < ADDRESSES; a++) for (int share_a = 0; share_a < 4; share_a++)
         for (int b = 0; b < ADDRESSES; b++) for (int share_b = 0; share_b < 4; share_b++) {
-            if (differs(type, acts, a, share_a, b, share_b)) continue;
             int first = make(type, a, share_a), second = make(type, b, share_b), acted = 0, listens = -1;
             int one = bound(first, a, port);
             if (acts && type == SOCK_STREAM) acted = listen(first, 4) == 0 ? 0 : errno;
