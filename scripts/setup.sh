@@ -82,14 +82,26 @@ check_cargo() {
     done
 }
 
+# A tool as its authors built it, where somebody has cargo-binstall, which knows where that is and checks it.
+install_built() {
+    cargo binstall -V >/dev/null 2>&1 &&
+        cargo binstall --quiet --no-confirm --force --disable-strategies compile "$1@$2"
+}
+
+# A gate runs a tool for a moment: how long it is compiled matters, and not how fast it is.
+install_from_source() {
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        cargo install --quiet --locked --force "$1" --version "$2"
+}
+
 # Tools of cargo that a gate runs, in the versions that [workspace.metadata.tools] of Cargo.toml names. A gate whose tool is missing says `absent`.
 install_tools() {
     local tool wanted found
     while read -r tool wanted; do
         found=$(cargo "${tool#cargo-}" --version 2>/dev/null | awk '{ print $2 }' || true)
         if [[ "$found" != "$wanted" ]]; then
-            echo "setup: installing $tool $wanted${found:+ in place of $found} (some minutes, once)"
-            cargo install --quiet --locked --force "$tool" --version "$wanted" ||
+            echo "setup: installing $tool $wanted${found:+ in place of $found} (seconds with cargo-binstall, else some minutes, once)"
+            install_built "$tool" "$wanted" || install_from_source "$tool" "$wanted" ||
                 echo "setup: $tool could not be installed; its gate will say that it is absent" >&2
         fi
     done < <(sed -n '/^\[workspace.metadata.tools\]$/,/^$/ s/^\([a-z-]*\) = "\(.*\)"$/\1 \2/p' Cargo.toml)

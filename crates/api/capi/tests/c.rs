@@ -1,5 +1,7 @@
 //! C programs against the library: the examples, built as strictly as can be and run under valgrind.
 
+#[path = "../../clearway/tests/stuck/peers.rs"]
+mod peers;
 mod world;
 
 use std::io::{Read as _, Write as _};
@@ -81,6 +83,24 @@ fn a_peer_of_the_kernel_talks_to_the_echo_server_over_a_tap_device() {
     }
     let said = server.stop();
     assert!(said.contains("echoed 400000 bytes and 2 datagrams"), "{said}");
+}
+
+#[test]
+fn peers_that_read_nothing_take_nothing_from_others_of_a_c_program() {
+    if !have::root() {
+        return;
+    }
+    let echo = build("echo.c");
+    let tap = Tap::new();
+    let server = tap.serve(&echo);
+    tap.inside(|| {
+        let at = SocketAddr::new(Tap::OURS[0].parse().unwrap(), 7);
+        let stuck = peers::stuck(at);
+        peers::honest(at, 20);
+        drop(stuck);
+    });
+    let said = server.stop();
+    assert!(said.contains("echoed "), "{said}");
 }
 
 #[test]

@@ -178,7 +178,7 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 29, "SO_TIMESTAMP",     OffOnly,               Stays, OFF),
     row(Socket, 35, "SO_TIMESTAMPNS",   OffOnly,               Stays, OFF),
     row(Socket, 37, "SO_TIMESTAMPING",  OffOnly,               Stays, OFF),
-    row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "told as no name; set, only to none"),
+    row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "to the interface of the namespace, where that has one alone: a socket that was not decided is Clearway's by it. ENOPROTOOPT where it has several, ENODEV for a name that is none's"),
     row(Socket, 49, "SO_INCOMING_CPU",  Absent,                Tunes, ""),
     row(Socket, 47, "SO_MAX_PACING_RATE", Absent,              Tunes, ""),
     row(Socket, 60, "SO_ZEROCOPY",      Absent,                Tunes, ""),

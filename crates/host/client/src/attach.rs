@@ -96,6 +96,8 @@ pub(crate) struct Attachment {
     /// Bytes of the FIFOs.
     pub(crate) fifo_sizes: (u32, u32),
     requests: Vec<Worker>,
+    /// Some worker slept when a message was left for it quietly, and was not woken since.
+    owes_bell: AtomicBool,
     dead: AtomicBool,
 }
 
@@ -103,6 +105,8 @@ pub(crate) struct Attachment {
 struct Worker {
     ring: Mutex<RingProducer>,
     notifier: Internal,
+    /// It slept when a message was left for it quietly, and was not woken since.
+    owed: AtomicBool,
 }
 
 /// Everything that entering brings.
@@ -165,6 +169,36 @@ impl Attachment {
     pub(crate) fn push(&self, message: Message, look: impl Fn()) {
         let index = attach_socket::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
+        self.leave(worker, message, look);
+        if self.host.is_asleep(index) {
+            worker.owed.store(false, Ordering::Relaxed);
+            worker.notify();
+        }
+    }
+
+    /// Puts a message into the ring of which the worker need not hear before this process waits for something, or tells it more. Whatever else wakes the worker makes it hear of it too.
+    pub(crate) fn push_quietly(&self, message: Message, look: impl Fn()) {
+        let index = attach_socket::worker_of(message.session);
+        let Some(worker) = self.requests.get(index) else { return };
+        self.leave(worker, message, look);
+        if self.host.is_asleep(index) {
+            worker.owed.store(true, Ordering::Relaxed);
+            self.owes_bell.store(true, Ordering::Release);
+        }
+    }
+
+    /// A thread of this process is about to sleep: workers hear of what was left for them quietly.
+    pub(crate) fn settle_bells(&self) {
+        if !self.owes_bell.load(Ordering::Relaxed) || !self.owes_bell.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for worker in self.requests.iter().filter(|worker| worker.owed.swap(false, Ordering::Relaxed)) {
+            worker.notify();
+        }
+    }
+
+    /// Puts a message into a worker's ring.
+    fn leave(&self, worker: &Worker, message: Message, look: impl Fn()) {
         loop {
             let pushed = worker.ring.lock().unwrap_or_else(PoisonError::into_inner).push(message);
             if pushed.is_ok() {
@@ -177,9 +211,6 @@ impl Attachment {
                 return;
             }
             std::thread::yield_now();
-        }
-        if self.host.is_asleep(index) {
-            worker.notify();
         }
     }
 }
@@ -323,7 +354,7 @@ fn settle(
     let mut events = Vec::with_capacity(workers);
     for rings in &welcome.rings {
         let ring = Mutex::new(RingProducer::new(&queue_pair, rings.requests, rings.slots)?);
-        requests.push(Worker { ring, notifier: Internal::new(next()?) });
+        requests.push(Worker { ring, notifier: Internal::new(next()?), owed: AtomicBool::new(false) });
         events.push(RingConsumer::new(&queue_pair, rings.events, rings.slots)?);
     }
     let attachment = Arc::new(Attachment {
@@ -334,6 +365,7 @@ fn settle(
         host,
         fifo_sizes: (welcome.rx_fifo, welcome.tx_fifo),
         requests,
+        owes_bell: AtomicBool::new(false),
         dead: AtomicBool::new(false),
     });
     let pulse = rustix::io::fcntl_dupfd_cloexec(&attach_socket.socket, 0).map_err(std::io::Error::from)?;

@@ -158,13 +158,27 @@ impl Client {
         v6: bool,
         options: &SocketOptions,
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
+        self.open_for_port(kind, v6, options, 0)
+    }
+
+    /// As [`Client::open`], for a socket that will be bound to this port next; 0: to none, or to any.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn open_for_port(
+        self: &Arc<Client>,
+        kind: Kind,
+        v6: bool,
+        options: &SocketOptions,
+        port: u16,
+    ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
         let attachment = self.enter().map_err(|error| error.errno())?;
-        if kind == Kind::Stream && *options == SocketOptions::default() {
+        if kind == Kind::Stream && *options == SocketOptions::default() && port == 0 {
             if let Some((session, session_fd)) = self.opened_ahead(&attachment, v6) {
                 return Ok((self.adopt(&attachment, &session, *options)?, session_fd));
             }
         }
-        let request = Request::Open { kind, v6, options: *options };
+        let request = Request::Open { kind, v6, options: *options, port };
         let (session, session_fd) = self.ask_session(&attachment, &request)?;
         let socket = self.adopt(&attachment, &session, *options)?;
         Ok((socket, session_fd.ok_or(Errno::PROTO)?))
@@ -456,6 +470,13 @@ impl Client {
         drop(hub);
         if some_come_back {
             self.long_for_host();
+        }
+    }
+
+    /// This thread is about to sleep: workers hear first of what was left for them quietly.
+    pub(crate) fn settle_bells(&self) {
+        if let Some(attachment) = self.current.load().as_ref() {
+            attachment.settle_bells();
         }
     }
 

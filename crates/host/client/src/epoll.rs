@@ -268,6 +268,7 @@ impl EpollSet {
     /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when the kernel's set has something.
     fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let timeout = self.client.until_next_look(timeout);
+        self.client.settle_bells();
         let mut hub = self.client.hub();
         let Some(queue_pair) = hub.living() else {
             // All members' host is gone, and that was reported to whom it concerned.

@@ -107,6 +107,8 @@ pub(crate) struct Watched {
 pub(crate) enum Watch {
     /// A thread, for these bits.
     Thread { waiter: usize, mask: u32 },
+    /// A thread that is blocked in `accept`: for what arrives one is woken for each connection, for the rest all are.
+    Acceptor { waiter: usize },
     /// An epoll set, of which it is this member.
     Member { set: usize, member: usize },
 }
@@ -440,11 +442,34 @@ impl Inner {
         let mut exclusive_done = false;
         // News of several connections can come as one.
         let several = self.sockets.get(key).is_some_and(|socket| socket.core.has_several_waiting());
+        if bits == ready::touched(event::READABLE) {
+            self.wake_acceptors(key);
+        }
         let mut index = 0;
         while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index)) {
-            self.mark_watch(watch, bits, &mut exclusive_done);
+            match watch {
+                Watch::Acceptor { waiter } if bits != ready::touched(event::READABLE) => self.touch(waiter),
+                Watch::Acceptor { .. } => {}
+                watch => self.mark_watch(watch, bits, &mut exclusive_done),
+            }
             exclusive_done &= !several;
             index += 1;
+        }
+    }
+
+    /// Wakes as many of the threads that are blocked in `accept` as there are connections, less those that are on their way: who has waited longest first, as Linux does.
+    pub(crate) fn wake_acceptors(&mut self, key: usize) {
+        let Some(socket) = self.sockets.get(key) else { return };
+        let mut waiting = socket.core.connections_waiting();
+        let mut index = 0;
+        while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index)) {
+            index += 1;
+            let Watch::Acceptor { waiter } = watch else { continue };
+            if waiting == 0 {
+                return;
+            }
+            waiting -= 1;
+            self.touch(waiter);
         }
     }
 
@@ -452,6 +477,7 @@ impl Inner {
         match watch {
             Watch::Thread { waiter, mask } if mask & bits != 0 => self.touch(waiter),
             Watch::Thread { .. } => {}
+            Watch::Acceptor { waiter } => self.touch(waiter),
             Watch::Member { set, member } => self.mark_member(set, member, bits, exclusive_done),
         }
     }
@@ -481,10 +507,13 @@ impl Inner {
     pub(crate) fn watch_socket(&mut self, key: usize, watch: Watch) {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         socket.watches.push(watch);
-        if let Watch::Thread { waiter, mask } = watch {
-            if let Some(waiter) = self.waiters.get_mut(waiter).filter(|_| mask & IN != 0) {
-                waiter.accepting.add(&socket.core);
-            }
+        let reader = match watch {
+            Watch::Thread { waiter, mask } if mask & IN != 0 => Some(waiter),
+            Watch::Acceptor { waiter } => Some(waiter),
+            Watch::Thread { .. } | Watch::Member { .. } => None,
+        };
+        if let Some(waiter) = reader.and_then(|waiter| self.waiters.get_mut(waiter)) {
+            waiter.accepting.add(&socket.core);
         }
     }
 
@@ -549,11 +578,16 @@ impl Inner {
         Ok(sleeper)
     }
 
-    /// The thread is up again.
-    pub(crate) fn get_up(&mut self, waiter: usize, sleeper: Arc<Sleeper>, number: u32) {
+    /// The thread is awake: whoever touches it from now on need not wake it.
+    pub(crate) fn woke(&mut self, waiter: usize) {
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.sleeper = None;
         }
+    }
+
+    /// The thread is up again.
+    pub(crate) fn get_up(&mut self, waiter: usize, sleeper: Arc<Sleeper>, number: u32) {
+        self.woke(waiter);
         if let Some(queue_pair) = self.queue_pair.as_mut().filter(|queue_pair| queue_pair.number == number) {
             queue_pair.pool.push(sleeper);
         }
@@ -573,9 +607,9 @@ impl Inner {
     }
 }
 
-/// Takes one of equal watches out.
+/// Takes one of equal watches out. Those that stay keep their order: who waits longest is woken first.
 pub(crate) fn forget(watches: &mut Vec<Watch>, watch: Watch) {
     if let Some(index) = watches.iter().position(|other| *other == watch) {
-        watches.swap_remove(index);
+        watches.remove(index);
     }
 }

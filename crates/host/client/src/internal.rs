@@ -42,7 +42,18 @@ impl Internal {
     pub(crate) fn several(fds: Vec<OwnedFd>) -> Vec<Internal> {
         let from = lowest();
         let raised = |fd: &OwnedFd| from.and_then(|from| rustix::io::fcntl_dupfd_cloexec(fd, from).ok());
-        fds.into_iter().map(|fd| Internal::known(raised(&fd).unwrap_or(fd))).collect()
+        let (mut known, mut low) = (Vec::with_capacity(fds.len()), Vec::with_capacity(fds.len()));
+        for fd in fds {
+            match raised(&fd) {
+                Some(high) => {
+                    low.push(fd);
+                    known.push(Internal::known(high));
+                }
+                None => known.push(Internal::known(fd)),
+            }
+        }
+        clearway_shm::socket::close_all(low);
+        known
     }
 
     /// It becomes the program's.

@@ -177,8 +177,14 @@ impl Core {
 
     /// More than one connection waits to be accepted.
     pub(crate) fn has_several_waiting(&self) -> bool {
+        self.connections_waiting() > 1
+    }
+
+    /// Connections that wait to be accepted.
+    pub(crate) fn connections_waiting(&self) -> u32 {
         let one = size_of::<AcceptRecord>() as u32;
-        self.state() & state::LISTENING != 0 && self.rx().is_some_and(|rx| bytes_in(&rx.mem) > one)
+        let waiting = |rx: &FifoMem| bytes_in(rx) / one;
+        if self.state() & state::LISTENING == 0 { 0 } else { self.rx().map_or(0, |rx| waiting(&rx.mem)) }
     }
 
     /// Asks the worker to tell when any of `interest` changes. What is waited for must be looked at afterwards.

@@ -47,6 +47,11 @@ impl<'a> Waiting<'a> {
         Waiting { client, waiter }
     }
 
+    /// This thread is blocked in `accept`.
+    pub(crate) fn watch_for_connections(&self) -> Watch {
+        Watch::Acceptor { waiter: self.waiter }
+    }
+
     pub(crate) fn watch(&self, mask: u32) -> Watch {
         Watch::Thread { waiter: self.waiter, mask: mask | ready::ALWAYS }
     }
@@ -69,6 +74,7 @@ impl<'a> Waiting<'a> {
         mask: Option<SignalMask>,
     ) -> Result<(), Errno> {
         let timeout = self.client.until_next_look(timeout);
+        self.client.settle_bells();
         let mut hub = self.client.hub();
         let sleeper = hub.lie_down(self.waiter)?;
         let accepting = hub.accepting(self.waiter);
@@ -114,6 +120,7 @@ impl<'a> Waiting<'a> {
         }
         let pulse_lost = found.iter().any(|event| event.data == PULSE);
         let mut hub = self.client.hub();
+        hub.woke(self.waiter);
         if let Some((words, _)) =
             queue_pair.filter(|_| hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number))
         {
@@ -190,7 +197,7 @@ impl Client {
         mut done: impl FnMut() -> bool,
     ) -> Result<(), Errno> {
         let waiting = Waiting::new(self);
-        let watch = waiting.watch(interest);
+        let watch = if core.is_listening() { waiting.watch_for_connections() } else { waiting.watch(interest) };
         self.hub().watch_socket(core.key, watch);
         let waited = loop {
             ask(core, interest);
@@ -212,7 +219,12 @@ impl Client {
                 Ok(()) => {}
             }
         };
-        self.hub().unwatch_socket(core.key, watch);
+        let mut hub = self.hub();
+        hub.unwatch_socket(core.key, watch);
+        if waited.is_err() && core.is_listening() {
+            // It may have been woken for a connection, and does not take it.
+            hub.wake_acceptors(core.key);
+        }
         waited
     }
 }

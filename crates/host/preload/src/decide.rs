@@ -61,8 +61,8 @@ enum Owner {
     Kernel(Option<(&'static Arc<Client>, &'static str)>),
 }
 
-/// Who gets an address. `of_our_groups`: the socket was told to use an interface of Clearway's for groups.
-fn owner(deed: Deed, addr: SocketAddr, of_our_groups: bool) -> Answer<Owner> {
+/// Who gets an address, when the socket was told this before.
+fn owner(deed: Deed, addr: SocketAddr, told: &[Told]) -> Answer<Owner> {
     let client = match host() {
         Host::Here(client) => client,
         Host::Absent => return Ok(Owner::Kernel(None)),
@@ -70,7 +70,7 @@ fn owner(deed: Deed, addr: SocketAddr, of_our_groups: bool) -> Answer<Owner> {
         Host::Closed => return fail(deed.closed()),
     };
     let local = matches!(deed, Deed::Bind | Deed::Listen);
-    if of_our_groups && addr.ip().is_multicast() {
+    if options::means_our_device(told) || addr.ip().is_multicast() && options::means_our_groups(told) {
         return Ok(Owner::Clearway(client));
     }
     match scope::of(addr) {
@@ -101,14 +101,15 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
         drop(state);
         return Ok(Some(ours(fd).map_or(Verdict::Kernels, Verdict::Ours)));
     }
-    if deed == Deed::Bind && addr.ip().is_unspecified() && addr.port() == 0 {
+    let is_any = addr.ip().is_unspecified() && addr.port() == 0;
+    if deed == Deed::Bind && is_any && !options::means_our_device(&state.told) {
         // The kernel's port holds for now; what the socket does next decides.
         state.bound = true;
         return Ok(Some(Verdict::Kernels));
     }
-    let (client, why) = match owner(deed, addr, options::means_our_groups(&state.told))? {
+    let (client, why) = match owner(deed, addr, &state.told)? {
         Owner::Clearway(client) => match options::only_the_kernels(&state.told) {
-            None => match take_over(fd, deed, &held, pending, &mut state, client)? {
+            None => match take_over(fd, (deed, addr), &held, pending, &mut state, client)? {
                 Ok(mine) => return Ok(Some(Verdict::Ours(mine))),
                 Err(why) => (Some(client), why),
             },
@@ -141,13 +142,22 @@ fn leave(held: &Held<Object>) {
 /// Makes a pending socket Clearway's. `Err` inside: it stays with the kernel, and why.
 fn take_over(
     fd: c_int,
-    deed: Deed,
+    (deed, addr): (Deed, SocketAddr),
     held: &Held<Object>,
     pending: &Pending,
     state: &mut PendingState,
     client: &'static Arc<Client>,
 ) -> Answer<Result<Mine, String>> {
-    let (socket, session_fd) = client.open(pending.kind, pending.v6, &clearway_client::SocketOptions::default())?;
+    // Nobody knows the port of a stream that connects and was never asked for it: so the stack chooses one that is good towards this peer. The kernel, which chose its port, knows
+    // nothing of connections here.
+    let is_unknown = deed == Deed::Connect && pending.kind == Kind::Stream && !state.port_was_asked;
+    let port = match deed {
+        Deed::Bind => addr.port(),
+        _ if state.bound && !is_unknown => kernel_port(fd).unwrap_or(0),
+        _ => 0,
+    };
+    let options = clearway_client::SocketOptions::default();
+    let (socket, session_fd) = client.open_for_port(pending.kind, pending.v6, &options, port)?;
     let made = Ours::new(socket, Extra::default());
     match options::replay(&made, &state.told) {
         Ok(left_out) => {
@@ -160,11 +170,8 @@ fn take_over(
         }
         Err(why) => return Ok(Err(why)),
     }
-    // Nobody knows the port of a stream that connects and was never asked for it: so the stack chooses one that is good towards this peer. The kernel, which chose its port, knows
-    // nothing of connections here.
-    let is_unknown = deed == Deed::Connect && pending.kind == Kind::Stream && !state.port_was_asked;
     if state.bound && !is_unknown {
-        bind_as_before(fd, &made, pending)?;
+        bind_as_before(&made, pending, port)?;
     }
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
@@ -215,9 +222,8 @@ fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
 }
 
 /// The program bound the socket to port 0 and may have asked which it became: the same one, if the namespace has it free.
-fn bind_as_before(fd: c_int, made: &Ours, pending: &Pending) -> Answer<()> {
+fn bind_as_before(made: &Ours, pending: &Pending, port: u16) -> Answer<()> {
     let wildcard = wildcard(pending);
-    let port = kernel_port(fd).unwrap_or(0);
     made.socket.bind(SocketAddr::new(wildcard, port)).or_else(|_| made.socket.bind(SocketAddr::new(wildcard, 0)))
 }
 

@@ -78,6 +78,11 @@ pub(crate) fn named(name: &[u8]) -> Option<Interface> {
     ours().into_iter().find(|one| is_called(one, name))
 }
 
+/// The namespace has this interface, and no other.
+pub(crate) fn is_the_only(name: &[u8]) -> bool {
+    matches!(&ours()[..], [one] if is_called(one, name))
+}
+
 /// The interface of Clearway's of this index.
 fn numbered(index: u32) -> Option<Interface> {
     let number = inner(index).filter(|number| *number > 0)?;

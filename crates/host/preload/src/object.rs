@@ -18,6 +18,9 @@ pub(crate) static TABLE: Table<Object> = Table::new();
 
 /// Says what a descriptor is from now on, and gives what it was.
 pub(crate) fn put(fd: c_int, object: Option<Held<Object>>) -> Option<Held<Object>> {
+    if object.as_deref().is_some_and(|object| matches!(object, Object::Ours(_))) {
+        stdio::serve();
+    }
     let old = TABLE.put(fd, object);
     stdio::follow(fd);
     old

@@ -77,6 +77,8 @@ pub(crate) struct Extra {
     priority: c_int,
     /// SO_BUSY_POLL.
     busy_poll: c_int,
+    /// SO_BINDTODEVICE; empty: bound to none.
+    device: Vec<u8>,
     /// IP_PKTINFO and its like, of which the shared flags know only that one of a pair is set.
     pub(crate) wants: Wants,
 }
@@ -216,14 +218,21 @@ pub(crate) fn means_our_groups(told: &[Told]) -> bool {
     told.iter().any(Told::names_ours)
 }
 
-/// The kernel cannot judge this option, for it names an interface of Clearway's.
-pub(crate) fn is_not_the_kernels(level: c_int, name: c_int, value: &[u8]) -> bool {
-    multicast::names_ours(level, name, value)
+/// One of these binds the socket to an interface of Clearway's.
+pub(crate) fn means_our_device(told: &[Told]) -> bool {
+    told.iter().any(|told| socket::names_our_device(told.level, told.name, &told.value))
+}
+
+/// The kernel cannot judge this option, for it names an interface of Clearway's. What is said of it in the kernel's place.
+pub(crate) fn judged_for_the_kernel(level: c_int, name: c_int, value: &[u8]) -> Option<Answer<()>> {
+    let is_ours = multicast::names_ours(level, name, value) || socket::names_our_device(level, name, value);
+    is_ours.then(|| socket::judge(level, name, value))
 }
 
 impl Told {
     fn names_ours(&self) -> bool {
         multicast::names_ours(self.level, self.name, &self.value)
+            || socket::names_our_device(self.level, self.name, &self.value)
     }
 
     fn is_on(&self) -> bool {

@@ -301,10 +301,12 @@ unsafe fn inside_setsockopt(
             let mut state = pending.state();
             // SAFETY: the caller's value is that long.
             if let Ok(value) = unsafe { given(value, len) }
-                && options::is_not_the_kernels(level, name, value)
+                && let Some(judged) = options::judged_for_the_kernel(level, name, value)
             {
-                Told::remember(&mut state.told, Told::new(level, name, value));
-                return Some(Ok(0));
+                if judged.is_ok() {
+                    Told::remember(&mut state.told, Told::new(level, name, value));
+                }
+                return Some(judged.map(|()| 0));
             }
             // SAFETY: the caller's own arguments.
             let answer = check(unsafe { real::setsockopt(fd, level, name, value, len) });

@@ -13,8 +13,19 @@ use crate::object::{Object, TABLE};
 use crate::{files, real, transfer};
 
 mod standard;
+mod tables;
 
 pub(crate) use standard::follow;
+pub(crate) use tables::serve;
+
+/// The beginning of a stream as glibc has laid it out since 2.1 (`struct_FILE.h`, which programs compile into themselves).
+#[repr(C)]
+struct Head {
+    flags: c_int,
+    read: [*const u8; 3],
+    write_base: *const u8,
+    write_at: *const u8,
+}
 
 /// `cookie_io_functions_t` of `stdio.h`.
 #[repr(C)]
@@ -130,16 +141,24 @@ unsafe extern "C-unwind" fn read(cookie: *mut c_void, buf: *mut c_char, len: siz
 unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
     // SAFETY: the cookie of the stream.
     let fd = unsafe { *cookie.cast::<c_int>() };
+    // SAFETY: the C library's own buffer.
+    unsafe { write_all(fd, buf.cast(), len) }
+}
+
+/// Writes what a stream has in its buffer, and says how much that was. Less than all is an error to the C library, which leaves errno as it is.
+///
+/// # Safety
+/// There are so many bytes at `buf`.
+unsafe fn write_all(fd: c_int, buf: *const u8, len: size_t) -> ssize_t {
     let mut done = 0;
     while done < len {
-        // SAFETY: the C library's own buffer.
+        // SAFETY: within the caller's buffer.
         let sent = unsafe { transfer::write(fd, buf.add(done).cast(), len - done) };
         if sent <= 0 {
             break;
         }
         done += sent as size_t;
     }
-    // Nothing written is an error to the C library, which leaves errno as it is.
     done as ssize_t
 }
 

@@ -15,7 +15,7 @@ use zeroize::Zeroize as _;
 use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -208,6 +208,8 @@ pub enum Request {
         /// With these options.
         #[serde(with = "additive::options")]
         options: SocketOptions,
+        /// The port that the session will be bound to, when that was asked for by number; 0: none. It decides the worker of a stream, so that answers find it.
+        port: u16,
     },
     /// Gives a session its own address. Port 0: the host chooses. Answer: [`Reply::Bound`]. A datagram session then receives.
     Bind {

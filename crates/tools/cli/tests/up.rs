@@ -345,8 +345,12 @@ fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_
     let _up = up_with_descriptors(&folder, 256);
     let attach_socket = knock(&folder);
     assert!(matches!(ask(&attach_socket, &hello("", None)).0, Reply::Welcome(_)));
-    let open =
-        || ask(&attach_socket, &Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default() });
+    let open = || {
+        ask(
+            &attach_socket,
+            &Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default(), port: 0 },
+        )
+    };
     let mut all = Vec::new();
     let refused = loop {
         match open() {

@@ -282,10 +282,12 @@ impl Inner {
         }
     }
 
-    /// A member that is ready now is put into the list.
+    /// A member that is ready now is put into the list, behind those that became so before it: their events lie in the rings by now, for a worker leaves the event of one before it makes
+    /// the next one ready.
     fn look_at_member(&mut self, set: usize, member: usize) {
         let Some(&entry) = self.sets.get(set).and_then(|set| set.members.get(member)) else { return };
         if self.found(&entry) != 0 {
+            self.drain();
             self.enqueue(set, member);
         }
     }
@@ -343,7 +345,7 @@ impl Inner {
                 let member = self.sets.get(*set).and_then(|set| set.members.get(*member));
                 member.is_some_and(|member| member.events & (ET | EXCLUSIVE) != 0 && member.interest() & READ != 0)
             }
-            Watch::Thread { .. } => false,
+            Watch::Thread { .. } | Watch::Acceptor { .. } => false,
         })
     }
 

@@ -245,7 +245,13 @@ impl Socket {
                 return Err(Errno::INVAL);
             }
             match self.take_connection()? {
-                Some(taken) => return Ok(taken),
+                Some(taken) => {
+                    if self.core.connections_waiting() > 0 {
+                        // Of this one nobody told, perhaps: it came before the last one was taken.
+                        self.client.hub().wake_acceptors(self.core.key);
+                    }
+                    return Ok(taken);
+                }
                 None if !self.blocks(0) => {
                     self.client.poll_once();
                     return Err(Errno::AGAIN);
@@ -282,7 +288,8 @@ impl Socket {
             let adopted = self.adopt_connection(&attachment, &session);
             // Also of one that cannot be used: it ends with its session fd.
             let claim = Message { session: record.session, what: request::CLAIM, aux: session_fd.name };
-            attachment.push(claim, || self.client.poll_once());
+            // Nobody waits for its hearing yet: it is heard when the process writes, or goes to sleep.
+            attachment.push_quietly(claim, || self.client.poll_once());
             let (socket, remote) = adopted?;
             return Ok(Some((socket, lowest, remote)));
         }

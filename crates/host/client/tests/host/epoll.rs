@@ -84,6 +84,26 @@ fn level_triggered_reports_as_long_as_there_is_something() {
 }
 
 #[test]
+fn members_are_reported_in_the_order_in_which_they_became_ready() {
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let listener = listener(&server, "172.16.1.1:80");
+    let pair = || (connect(&client, listener.local()), accept(&listener));
+    let pairs = [pair(), pair(), pair()];
+    let set = Both::new(&client);
+    set.add(&pairs[0].0, IN, 0);
+    set.add(&pairs[2].0, 0, 2);
+    for (ours, theirs) in &pairs {
+        send_all(theirs, b"x");
+        arrived(ours, 1);
+    }
+    // One that is ready already is no earlier than one whose readiness nobody here has heard of yet.
+    set.add(&pairs[1].0, IN, 1);
+    set.modify(&pairs[2].0, IN, 2);
+    assert_eq!(set.now(), [(0, IN), (1, IN), (2, IN)]);
+}
+
+#[test]
 fn edge_triggered_reports_each_arrival_once() {
     let world = World::new();
     let (a, b) = pair(&world);

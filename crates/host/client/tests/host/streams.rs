@@ -9,6 +9,20 @@ use crate::guests::*;
 use crate::world::World;
 
 #[test]
+fn a_connection_that_is_closed_as_soon_as_it_was_accepted_ends_for_its_peer() {
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let listener = listener(&server, "172.16.1.1:80");
+    // Enough for session fds ahead of need: then nobody is asked, and nobody is woken for the claim.
+    for _ in 0..40 {
+        let ours = connect(&client, listener.local());
+        drop(accept(&listener));
+        // The server does nothing more.
+        assert_eq!(recv(&ours, 1, 0).unwrap(), b"");
+    }
+}
+
+#[test]
 fn bytes_come_back() {
     let world = World::new();
     let (ours, theirs) = pair(&world);

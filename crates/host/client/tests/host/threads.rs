@@ -43,6 +43,65 @@ fn eight_threads_with_a_connection_each() {
     });
 }
 
+/// How often this thread has slept.
+fn times_asleep() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.expect("Linux tells").trim().parse().expect("a number")
+}
+
+#[test]
+fn of_threads_that_are_blocked_in_accept_one_is_woken_for_each_connection() {
+    const THREADS: u64 = 16;
+    const CONNECTIONS: u64 = 100;
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let listener = Arc::new(listener(&server, "172.16.1.1:80"));
+    let serve = |listener: Arc<Own>| {
+        let mut accepted = 0;
+        let before = times_asleep();
+        while let Ok((socket, session_fd, _)) = listener.accept() {
+            send_all(&socket, b"x");
+            accepted += 1;
+            drop((socket, session_fd));
+        }
+        (accepted, times_asleep() - before)
+    };
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let listener = listener.clone();
+            std::thread::spawn(move || serve(listener))
+        })
+        .collect();
+    for _ in 0..CONNECTIONS {
+        let ours = connect(&client, listener.local());
+        assert_eq!(recv_all(&ours, 1), b"x");
+    }
+    listener.shutdown(clearway_client::How::Read).unwrap();
+    let served: Vec<(u64, u64)> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(served.iter().map(|(accepted, _)| accepted).sum::<u64>(), CONNECTIONS);
+    let asleep: u64 = served.iter().map(|(_, asleep)| asleep).sum();
+    assert!(asleep < CONNECTIONS * THREADS / 2, "all were woken for each: {served:?}");
+    let idle = served.iter().filter(|(accepted, _)| *accepted == 0).count();
+    assert!(idle < THREADS as usize / 2, "who has waited longest is first: {served:?}");
+}
+
+#[test]
+fn as_many_threads_come_out_of_accept_as_there_are_connections() {
+    const THREADS: usize = 8;
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let listener = Arc::new(listener(&server, "172.16.1.1:80"));
+    for _ in 0..30 {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| accept(&listener))).collect();
+            let ours: Vec<_> = (0..THREADS).map(|_| connect(&client, listener.local())).collect();
+            let theirs: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            assert_eq!((ours.len(), theirs.len()), (THREADS, THREADS));
+        });
+    }
+}
+
 #[test]
 fn one_sends_and_another_receives_on_one_socket() {
     let world = World::new();

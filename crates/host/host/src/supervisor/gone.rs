@@ -42,7 +42,8 @@ impl Supervisor {
         let Some(session_fd) = self.session_fds.remove(handle) else { return };
         self.cookies.remove(&session_fd.cookie);
         if session_fd.ahead.as_ref().is_some_and(|(fds, name)| fds.end(*name)) {
-            // It never was a session's.
+            // It never was a session's, or what claims it lies in a ring still: a process need not wake a worker for that.
+            self.hear_claims();
             return self.count_out(session_fd.program.number);
         }
         let is_held = self.has_another_session_fd(&session_fd);
@@ -71,6 +72,18 @@ impl Supervisor {
         };
         self.workers.to_worker(worker, Box::new(close));
         self.count_out(number);
+    }
+
+    /// All workers take what processes have left for them by now.
+    fn hear_claims(&self) {
+        for worker in 0..self.workers.count() {
+            let hear = |worker: &mut clearway_session::Worker| {
+                let time = worker.time();
+                let (sessions, stack) = worker.both();
+                sessions.hear(time, stack);
+            };
+            self.workers.to_worker(worker, Box::new(hear));
+        }
     }
 
     /// One session fd less.

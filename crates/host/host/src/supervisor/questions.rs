@@ -54,7 +54,7 @@ impl Supervisor {
             Request::Hello(_) | Request::Inherit { .. } => {}
             Request::Prefixes => self.ask_prefixes(asker),
             Request::Interfaces => self.ask_interfaces(asker),
-            Request::Open { kind, v6, options } => self.ask_open(asker, kind, v6, options),
+            Request::Open { kind, v6, options, port } => self.ask_open(asker, kind, v6, (options, port)),
             Request::SessionFds { count } => self.ask_session_fds(asker, handle, count),
             Request::OpenAhead { v6, count } => self.ask_open_ahead(asker, v6, count),
             Request::Claim { session } => self.ask_claim(asker, session),
@@ -173,8 +173,12 @@ impl Supervisor {
         worker
     }
 
-    fn ask_open(&mut self, asker: Asker, kind: Kind, v6: bool, options: SocketOptions) {
-        let worker = self.worker_for(kind);
+    fn ask_open(&mut self, asker: Asker, kind: Kind, v6: bool, (options, port): (SocketOptions, u16)) {
+        let worker = match (kind, port) {
+            (Kind::Datagram, _) | (_, 0) => self.worker_for(kind),
+            // Packets for a port that somebody connects from are handed to the worker whose share it is of (`Stack::share_ports`).
+            (Kind::Stream, port) => usize::from(port) % self.workers.count(),
+        };
         let made = self.session_fd(&asker.program, worker, 0);
         let session_fd = match made {
             Ok(session_fd) => session_fd,

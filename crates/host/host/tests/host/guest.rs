@@ -159,7 +159,7 @@ impl Guest {
     }
 
     pub(crate) fn open_with(&self, kind: Kind, v6: bool, options: SocketOptions) -> Result<Sock, (i32, String)> {
-        let (session, session_fd) = self.opened(Request::Open { kind, v6, options })?;
+        let (session, session_fd) = self.opened(Request::Open { kind, v6, options, port: 0 })?;
         assert!(session_fd.is_some());
         Ok(self.sock(session, session_fd))
     }

@@ -8,6 +8,7 @@ use libc::{linger, timeval, ucred};
 
 use super::{Setting, Value, bytes, number};
 use crate::errno::{Answer, fail};
+use crate::interfaces;
 use crate::object::Ours;
 
 /// The least that SO_RCVBUF and SO_SNDBUF give, as Linux has it on 64-bit machines (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`).
@@ -23,7 +24,7 @@ const LARGEST_BUFFER: c_int = c_int::MAX / 2;
 /// Sets what follows a rule of its own; false for what does not.
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {
     if name == libc::SO_BINDTODEVICE {
-        return to_device(value).map(|()| true);
+        return to_device(setting.ours, value).map(|()| true);
     }
     let on_off = number(value)?;
     let on = on_off != 0;
@@ -78,15 +79,45 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         libc::SO_SNDTIMEO => Value::Bytes(bytes(timeout_told(socket.timeouts().1))),
         // As Linux says of a peer whose process it does not know.
         libc::SO_PEERCRED => Value::Bytes(bytes(ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })),
-        // No name: it is bound to none.
-        libc::SO_BINDTODEVICE => Value::Bytes(Vec::new()),
+        libc::SO_BINDTODEVICE => Value::Bytes(match &ours.extra().device[..] {
+            [] => Vec::new(),
+            name => [name, b"\0"].concat(),
+        }),
         _ => return Ok(None),
     }))
 }
 
-/// SO_BINDTODEVICE: an empty name binds to none, which is so already.
-fn to_device(name: &[u8]) -> Answer<()> {
-    if name.first().is_none_or(|&byte| byte == 0) { Ok(()) } else { fail(libc::ENOPROTOOPT) }
+/// SO_BINDTODEVICE: an empty name binds to none.
+fn to_device(ours: &Ours, name: &[u8]) -> Answer<()> {
+    let name = device_name(name);
+    may_be_bound_to(name)?;
+    ours.extra().device = name.to_vec();
+    Ok(())
+}
+
+/// What Linux takes of a name that is longer than a device's: its beginning.
+fn device_name(name: &[u8]) -> &[u8] {
+    let name = &name[..name.len().min(libc::IF_NAMESIZE - 1)];
+    name.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// A socket of Clearway's is on the namespace's interfaces. Where that is one, it is bound to that; where they are several, there is nothing that would keep it to one.
+fn may_be_bound_to(device: &[u8]) -> Answer<()> {
+    match device.is_empty() || interfaces::is_the_only(device) {
+        true => Ok(()),
+        false if interfaces::named(device).is_some() => fail(libc::ENOPROTOOPT),
+        false => fail(libc::ENODEV),
+    }
+}
+
+/// The option binds to an interface of Clearway's.
+pub(super) fn names_our_device(level: c_int, name: c_int, value: &[u8]) -> bool {
+    (level, name) == (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) && interfaces::named(device_name(value)).is_some()
+}
+
+/// An option that the kernel cannot judge, of a socket that is undecided.
+pub(super) fn judge(level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
+    if names_our_device(level, name, value) { may_be_bound_to(device_name(value)) } else { Ok(()) }
 }
 
 pub(super) fn linger_of(value: &[u8]) -> Answer<Option<u16>> {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, size_t};
 
-use super::over;
+use super::{Head, over};
 use crate::object::ours;
 use crate::real;
 
@@ -24,15 +24,6 @@ unsafe extern "C" {
     fn funlockfile(stream: *mut FILE);
     fn __fpurge(stream: *mut FILE);
     fn fwrite_unlocked(from: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t;
-}
-
-/// The beginning of a stream as glibc has laid it out since 2.1 (`struct_FILE.h`, which programs compile into themselves).
-#[repr(C)]
-struct Head {
-    flags: c_int,
-    read: [*const u8; 3],
-    write_base: *const u8,
-    write_at: *const u8,
 }
 
 /// `_IO_UNBUFFERED` and `_IO_LINE_BUF`.

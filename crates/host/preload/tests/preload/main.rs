@@ -238,6 +238,16 @@ fn options_do_what_they_do_on_linux() {
 }
 
 #[test]
+fn sockets_are_bound_to_the_namespaces_interface() {
+    if !is_root() || !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("device");
+    compare("device", &plain(&path, "lo"), &preloaded(&path, "loop0", &host.environment()));
+}
+
+#[test]
 fn groups_on_an_interface_of_clearways() {
     if !prepared(true) {
         return;

@@ -111,7 +111,7 @@ impl Guest {
     }
 
     fn open(&mut self, home: &mut Home) -> Sock {
-        let request = Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default() };
+        let request = Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default(), port: 0 };
         self.sock(home, request, None)
     }
 

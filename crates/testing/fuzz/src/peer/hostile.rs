@@ -102,7 +102,7 @@ impl Hostile {
             0 => {
                 let kind = if pick & 1 == 0 { Kind::Stream } else { Kind::Datagram };
                 let options = options(input);
-                self.ask_session(home, &Request::Open { kind, v6: pick & 2 != 0, options }, None);
+                self.ask_session(home, &Request::Open { kind, v6: pick & 2 != 0, options, port: pick as u16 }, None);
             }
             1 => drop(self.ask(home, &Request::Bind { session: id, local: address(input) })),
             2 => {

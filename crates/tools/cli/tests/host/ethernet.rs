@@ -151,6 +151,74 @@ fn programs_reach_the_hosts_own_addresses_on_a_device() {
     }
 }
 
+/// Takes connections at the address and port that it is given, and says to each from which port it came.
+const TELLS_PORTS: &str = "
+import socket, sys
+at = (sys.argv[1], int(sys.argv[2]))
+listener = socket.create_server(at, family=socket.AF_INET6 if ':' in at[0] else socket.AF_INET)
+print('listens', flush=True)
+while True:
+    connection, peer = listener.accept()
+    connection.sendall(b'%d' % peer[1])
+    connection.close()
+";
+
+/// Connects to the address and port that it is given, from as many ports as the third argument says, each chosen by its number.
+const FROM_EACH_PORT: &str = "
+import socket, sys
+to, count = (sys.argv[1], int(sys.argv[2])), int(sys.argv[3])
+for port in range(20000, 20000 + count):
+    with socket.socket(socket.AF_INET6 if ':' in to[0] else socket.AF_INET) as ours:
+        ours.bind(('', port))
+        ours.settimeout(30)
+        ours.connect(to)
+        assert int(ours.recv(16)) == port, port
+print('from', count)
+";
+
+#[test]
+fn a_port_that_a_program_chose_itself_serves_whatever_core_its_answers_come_to() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire_with(&["--cores", "0,1"]);
+    for (address, port) in KERNEL.into_iter().zip(["7001", "7002"]) {
+        let log = host.folder.join(port);
+        let mut command = netns.command("python3", &["-c", TELLS_PORTS, address, port]);
+        let file = fs::File::create(&log).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        let _server = KernelServer(child);
+        eventually("the kernel's server listens", || fs::read_to_string(&log).unwrap().contains("listens"));
+        let said = host.run(WIRE, "python3", &["-c", FROM_EACH_PORT, address, port, "16"]);
+        assert!(said.contains("from 16"), "{said}");
+    }
+    host.await_empty();
+    host.stop();
+}
+
+/// Connects to the address that it is given, and says what came of it.
+const CONNECTS: &str = "
+import errno, socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9))
+except OSError as error:
+    print(errno.errorcode.get(error.errno, error))
+";
+
+#[test]
+fn who_connects_to_a_host_that_is_not_there_is_told_so_as_by_the_kernel() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    for absent in ["10.98.0.77", "fd98::77"] {
+        let kernels = netns.text("python3", &["-c", CONNECTS, absent]);
+        let ours = host.run(WIRE, "python3", &["-c", CONNECTS, absent]);
+        assert_eq!((kernels.trim(), ours.trim()), ("EHOSTUNREACH", "EHOSTUNREACH"), "{absent}");
+    }
+    host.stop();
+}
+
 #[test]
 fn datagrams_pass_both_ways() {
     if !root() {

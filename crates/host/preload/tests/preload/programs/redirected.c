@@ -1,5 +1,7 @@
 /* Connections that are put in the place of a program's standard streams, and taken away again; and a shell with /dev/tcp. */
 #include "common.h"
+#include <stdarg.h>
+#include <wchar.h>
 
 /* Prints, from a connection's other end, what came until it ended. */
 static void print_rest(int fd)
@@ -65,6 +67,79 @@ static void in_the_place_of_input(void)
 	close(ends[1]);
 }
 
+static int formatted(int fd, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int len = vdprintf(fd, format, args);
+	va_end(args);
+	return len;
+}
+
+/* Streams that were opened over something else than the connection that stands behind their descriptor later, and what writes to a descriptor without a stream of the program's. */
+static void in_the_place_of_any_stream(void)
+{
+	int ends[2], number;
+	char line[64], long_line[20001];
+	FILE *out = fopen("/dev/null", "w"), *both = fopen("/dev/null", "r+"), *wide = fopen("/dev/null", "w");
+
+	pair(ends);
+	if (!out || !both || !wide || dup2(ends[0], fileno(out)) < 0 || dup2(ends[0], fileno(both)) < 0 || dup2(ends[0], fileno(wide)) < 0)
+		die("dup2");
+	printf("fprintf: %d\n", fprintf(out, "by a stream that was there %d\n", 1));
+	printf("flushed: %d\n", fflush(out));
+	printf("dprintf: %d\n", dprintf(ends[0], "by dprintf %s %.2f %d %d %d %d\n", "with", 2.5, 1, 2, 3, 4));
+	printf("vdprintf: %d\n", formatted(ends[0], "by vdprintf %d\n", 5));
+	printf("fwprintf: %d\n", fwprintf(wide, L"in wide letters %d\n", 6));
+	printf("flushed: %d\n", fflush(wide));
+	memset(long_line, 'x', sizeof(long_line) - 1);
+	long_line[sizeof(long_line) - 2] = '\n';
+	long_line[sizeof(long_line) - 1] = 0;
+	printf("fputs: %d\n", fputs(long_line, out) >= 0);
+	printf("flushed: %d\n", fflush(out));
+	if (write(ends[1], "a line\nanother\n", 15) != 15)
+		die("write");
+	for (int i = 0; i < 2; i++)
+		printf("heard: %s", fgets(line, sizeof(line), both) ? line : "nothing\n");
+	fputs("and by the same one\n", both);
+	printf("closed: %d\n", fclose(both));
+	number = fileno(wide);
+	printf("closed: %d\n", fclose(wide));
+	printf("its descriptor: %d\n", fcntl(number, F_GETFD));
+	close(ends[0]);
+	fputs("the last words\n", out);
+	printf("closed: %d\n", fclose(out));
+	print_rest(ends[1]);
+	close(ends[1]);
+}
+
+/* What a stream says of a connection that is gone. */
+static void of_a_connection_that_is_gone(void)
+{
+	int ends[2];
+	FILE *out = fopen("/dev/null", "w");
+	struct linger at_once = {1, 0};
+
+	signal(SIGPIPE, SIG_IGN);
+	pair(ends);
+	if (!out || dup2(ends[0], fileno(out)) < 0)
+		die("dup2");
+	setsockopt(ends[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	close(ends[1]);
+	await(ends[0], POLLIN);
+	ssize_t got = read(ends[0], &at_once, 1);
+	printf("read: %zd %s\n", got, strerrorname_np(errno));
+	fputs("nobody hears this\n", out);
+	int flushed = fflush(out);
+	printf("flushed: %d %s, error: %d\n", flushed, strerrorname_np(errno), ferror(out) != 0);
+	int printed = dprintf(ends[0], "nor this");
+	printf("dprintf: %d %s\n", printed, strerrorname_np(errno));
+	close(ends[0]);
+	fclose(out);
+	signal(SIGPIPE, SIG_DFL);
+}
+
 /* A stream that was there before its socket had an address. */
 static void before_the_address(void)
 {
@@ -81,8 +156,8 @@ static void before_the_address(void)
 	close(listening);
 }
 
-/* Runs a shell's script with a connection's address, and answers as a server that speaks first and last. */
-static void shell(const char *text, const char *script)
+/* Runs a script with a connection's address, and answers as a server that speaks first and last. */
+static void scripted(const char *program, const char *text, const char *script)
 {
 	int listening = listener(), fd, status;
 	struct sockaddr_storage name = name_of(listening);
@@ -93,7 +168,10 @@ static void shell(const char *text, const char *script)
 	fflush(stdout);
 	if ((pid = fork()) == 0) {
 		close(listening);
-		execl("/bin/bash", "bash", "-c", script, "bash", text, port, NULL);
+		if (strcmp(program, "bash") == 0)
+			execlp(program, program, "-c", script, program, text, port, NULL);
+		else
+			execlp(program, program, strcmp(program, "perl") ? "-c" : "-e", script, text, port, NULL);
 		_exit(127);
 	}
 	fd = accept(listening, NULL, NULL);
@@ -103,7 +181,7 @@ static void shell(const char *text, const char *script)
 		die("write");
 	for (size_t at = 0; at < sizeof(line) - 1 && read(fd, line + at, 1) == 1 && line[at] != '\n'; at++)
 		;
-	printf("the shell said: %s", line);
+	printf("it said: %s", line);
 	if (write(fd, "one\ntwo\nthree\n", 14) != 14)
 		die("write");
 	shutdown(fd, SHUT_WR);
@@ -122,8 +200,19 @@ int main(int argc, char **argv)
 	in_the_place_of_output();
 	in_the_place_of_input();
 	before_the_address();
-	shell(argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"you said: $first\" >&3; cat <&3; printf 'and %s\\n' more >&3; exec 3>&-");
-	shell(argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"$first\"; echo hello | tee /dev/null >&3; dd bs=4 count=2 status=none <&3; cat <&3; (echo from a subshell) >&3");
-	shell(argv[1], "exec 3<>/dev/tcp/$1/$2 1>&3; read -r first <&3; echo \"all goes there: $first\"; echo $((6*7)); sed s/t/T/ <&3");
+	in_the_place_of_any_stream();
+	of_a_connection_that_is_gone();
+	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"you said: $first\" >&3; cat <&3; printf 'and %s\\n' more >&3; exec 3>&-");
+	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"$first\"; echo hello | tee /dev/null >&3; dd bs=4 count=2 status=none <&3; cat <&3; (echo from a subshell) >&3");
+	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2 1>&3; read -r first <&3; echo \"all goes there: $first\"; echo $((6*7)); sed s/t/T/ <&3");
+	scripted("perl", argv[1],
+		 "use IO::Socket::IP; my $s = IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => $ARGV[1], Type => SOCK_STREAM) or die $@;"
+		 "my $first = <$s>; open(my $again, '>&', $s); select($again); $| = 1; print \"you said: $first\"; print while <$s>; printf $s \"and %s\\n\", 'more'; close($again); $s->shutdown(1); close($s)");
+	scripted("perl", argv[1],
+		 "use Socket ':all'; my ($e, $to) = getaddrinfo($ARGV[0], $ARGV[1], {socktype => SOCK_STREAM}); socket(my $s, $to->{family}, SOCK_STREAM, 0); connect($s, $to->{addr}) or die $!;"
+		 "open(STDOUT, '>&', $s); open(STDIN, '<&', $s); $| = 1; my $first = <STDIN>; print \"standard: $first\"; system('cat')");
+	scripted("python3", argv[1],
+		 "import os, socket, sys; s = socket.create_connection(sys.argv[1:3]); both = s.makefile('rw'); first = both.readline();"
+		 "other = os.fdopen(os.dup(s.fileno()), 'w'); print('you said:', first, file=other, end=''); other.close(); lines = list(both); both.writelines(lines); both.flush(); os.write(s.fileno(), b'and more\\n'); both.close(); s.close()");
 	return 0;
 }
