@@ -54,15 +54,27 @@ impl From<Errno> for AttachSocketError {
     }
 }
 
-/// Closes several descriptors: in one call where they stand side by side, as those of one message do, and where the process may make any call.
+/// Closes several descriptors: those that stand side by side, as most of one message do, in one call, where the process may make any call.
 pub fn close_all(fds: Vec<OwnedFd>) {
-    let ends = fds.first().map(AsRawFd::as_raw_fd).zip(fds.last().map(AsRawFd::as_raw_fd));
-    let Some((first, last)) = ends.filter(|_| fds.len() > 1 && !crate::wait::is_confined()) else { return };
-    if !fds.iter().zip(first..).all(|(fd, number)| fd.as_raw_fd() == number) {
+    if crate::wait::is_confined() {
         return;
     }
+    let mut fds = fds.into_iter().peekable();
+    while let Some(first) = fds.next() {
+        let mut run = vec![first];
+        let end = run[0].as_raw_fd();
+        while let Some(next) = fds.next_if(|next| next.as_raw_fd() == end + run.len() as i32) {
+            run.push(next);
+        }
+        close_side_by_side(run);
+    }
+}
+
+/// The numbers of these follow each other.
+fn close_side_by_side(fds: Vec<OwnedFd>) {
+    let (Some(first), Some(last), true) = (fds.first(), fds.last(), fds.len() > 1) else { return };
     // SAFETY: these numbers, and no others, are the descriptors of `fds`, which nobody uses any more.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+    if unsafe { libc::syscall(libc::SYS_close_range, first.as_raw_fd(), last.as_raw_fd(), 0) } == 0 {
         fds.into_iter().map(IntoRawFd::into_raw_fd).for_each(|_closed| {});
     }
 }

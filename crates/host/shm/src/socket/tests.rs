@@ -343,3 +343,21 @@ fn a_descriptor_that_is_no_socket_is_an_error() {
     assert!(matches!(recv::<Request>(reader.as_fd(), 0), Err(AttachSocketError::Io(_))));
     assert!(send(writer.as_fd(), &Request::Prefixes, &[]).is_err());
 }
+
+#[test]
+fn descriptors_are_closed_together_and_those_between_them_stay() {
+    // Numbers that no other test uses, with a hole that is somebody else's.
+    let copy = |number: i32| {
+        let fd = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), number).unwrap();
+        assert_eq!(fd.as_raw_fd(), number);
+        fd
+    };
+    let mut fds: Vec<_> = [700, 701, 703, 704, 705, 707].map(copy).into();
+    let between = fds.remove(2);
+    let (ours, stays): (Vec<i32>, i32) = (fds.iter().map(AsRawFd::as_raw_fd).collect(), between.as_raw_fd());
+    close_all(fds);
+    // SAFETY: asks for a flag of whatever has the number.
+    let is_open = |fd: i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
+    assert!(ours.into_iter().all(|fd| !is_open(fd)));
+    assert!(is_open(stays));
+}
