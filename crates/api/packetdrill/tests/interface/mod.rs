@@ -329,7 +329,8 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
         }
         Op::Write(fd, bytes, flags) => {
             let bits =
-                if flags.urgent { libc::MSG_OOB } else { 0 } | if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 };
+                [(flags.urgent, libc::MSG_OOB), (flags.more, libc::MSG_MORE), (flags.dont_wait, libc::MSG_DONTWAIT)];
+            let bits = bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit);
             answer((t.send)(t.data, fd as c_int, bytes.as_ptr().cast(), bytes.len(), bits))
         }
         Op::SendTo(fd, bytes, to) => {
