@@ -516,6 +516,11 @@ typedef struct clw_options {
      */
     uint32_t keepalive_interval_ms;
     /**
+     * Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and accepted, 2 accepted (the default), 3 AccECN asked for and
+     * accepted, 4 AccECN accepted and ECN asked for, 5 AccECN accepted.
+     */
+    uint32_t ecn;
+    /**
      * Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
      */
     uint32_t user_timeout_ms;

@@ -2,7 +2,7 @@
 
 use clearway_base::Duration;
 use clearway_proto::limits::MOST;
-use clearway_proto::{Config, Congestion, ConnOptions, Keepalive, WhenFull};
+use clearway_proto::{Config, Congestion, ConnOptions, EcnMode, Keepalive, WhenFull};
 
 use crate::memory::{is_there, put, read};
 use crate::status::{answer, clw_status};
@@ -107,6 +107,9 @@ pub struct clw_options {
     pub keepalive_idle_ms: u32,
     /// Milliseconds between probes.
     pub keepalive_interval_ms: u32,
+    /// Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and accepted, 2 accepted (the default), 3 AccECN asked for and
+    /// accepted, 4 AccECN accepted and ECN asked for, 5 AccECN accepted.
+    pub ecn: u32,
     /// Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
     pub user_timeout_ms: u32,
 }
@@ -282,6 +285,7 @@ impl From<ConnOptions> for clw_options {
             max_segment: options.max_segment,
             keepalive_idle_ms: options.keepalive.map_or(0, |keepalive| ms(keepalive.idle)),
             keepalive_interval_ms: ms(keepalive.interval),
+            ecn: options.ecn as u32,
             user_timeout_ms: ms(options.user_timeout),
         }
     }
@@ -321,6 +325,7 @@ impl clw_options {
             congestion,
             tos: self.tos,
             ttl: self.ttl,
+            ecn: EcnMode::of(self.ecn.into()).ok_or(clw_status::CLW_INVALID)?,
             ..ConnOptions::default()
         })
     }

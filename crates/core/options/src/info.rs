@@ -1,7 +1,7 @@
 //! The values of TCP_INFO, and where each lies in Linux's `struct tcp_info` (`linux/tcp.h`).
 
 /// Bytes of `struct tcp_info` in Linux 6. A caller of an older time asks for less, and gets the beginning.
-pub const INFO_LEN: usize = 248;
+pub const INFO_LEN: usize = 280;
 
 /// Where a value lies.
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +165,24 @@ info! {
     total_rto_recoveries: u16, "tcpi_total_rto_recoveries", 242 . 0, 16;
     /// Milliseconds that these took.
     total_rto_time: u32, "tcpi_total_rto_time", 244 . 0, 32;
+    /// Segments that arrived marked by ECN.
+    received_ce: u32, "tcpi_received_ce", 248 . 0, 32;
+    /// Bytes sent that arrived with ECT(1), as the counters of AccECN tell.
+    delivered_e1_bytes: u32, "tcpi_delivered_e1_bytes", 252 . 0, 32;
+    /// With ECT(0).
+    delivered_e0_bytes: u32, "tcpi_delivered_e0_bytes", 256 . 0, 32;
+    /// Marked.
+    delivered_ce_bytes: u32, "tcpi_delivered_ce_bytes", 260 . 0, 32;
+    /// Bytes received with ECT(1), where AccECN is in use.
+    received_e1_bytes: u32, "tcpi_received_e1_bytes", 264 . 0, 32;
+    /// With ECT(0).
+    received_e0_bytes: u32, "tcpi_received_e0_bytes", 268 . 0, 32;
+    /// Marked.
+    received_ce_bytes: u32, "tcpi_received_ce_bytes", 272 . 0, 32;
+    /// What of AccECN does not get through, by Linux's bits.
+    accecn_fail_mode: u16, "tcpi_accecn_fail_mode", 276 . 0, 16;
+    /// 1: the peer has sent an AccECN option.
+    accecn_opt_seen: u16, "tcpi_accecn_opt_seen", 278 . 0, 16;
 }
 
 impl InfoField {

@@ -128,6 +128,44 @@ pub struct ConnOptions {
     pub ttl: u8,
     /// Urgent data stays in the stream (SO_OOBINLINE; RFC 6093 recommends it and this is the default here).
     pub urgent_inline: bool,
+    /// Explicit congestion notification, as the handshake agrees on it. Of a connection that is asked for its options this is the default.
+    pub ecn: EcnMode,
+}
+
+/// Which explicit congestion notification a connection asks for, and which a listener agrees to, at most. The numbers are those of Linux's `tcp_ecn`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum EcnMode {
+    /// None.
+    Off = 0,
+    /// That of RFC 3168, both ways.
+    On = 1,
+    /// That of RFC 3168 when the peer asks for it.
+    #[default]
+    Accept = 2,
+    /// AccECN (RFC 9768), both ways; with a peer that does not know it, that of RFC 3168.
+    Accurate = 3,
+    /// AccECN when the peer asks for it; that of RFC 3168 is asked for.
+    AcceptAccurateAskClassic = 4,
+    /// AccECN when the peer asks for it.
+    AcceptAccurate = 5,
+}
+
+impl EcnMode {
+    /// All of them, each in the place that is its number; the default in front would be another one's.
+    pub const ALL: [EcnMode; 6] = [
+        EcnMode::Off,
+        EcnMode::On,
+        EcnMode::Accept,
+        EcnMode::Accurate,
+        EcnMode::AcceptAccurateAskClassic,
+        EcnMode::AcceptAccurate,
+    ];
+
+    /// The one with this number.
+    pub fn of(number: u64) -> Option<EcnMode> {
+        EcnMode::ALL.get(usize::try_from(number).ok()?).copied()
+    }
 }
 
 /// When and how often to probe a silent peer.
@@ -170,6 +208,7 @@ impl Default for ConnOptions {
             tos: 0,
             ttl: 64,
             urgent_inline: true,
+            ecn: EcnMode::default(),
         }
     }
 }
@@ -201,6 +240,7 @@ impl ConnOptions {
             tos: options.tos,
             ttl: if options.ttl == 0 { 64 } else { options.ttl },
             urgent_inline: options.oob_inline,
+            ecn: default.ecn,
         }
     }
 }

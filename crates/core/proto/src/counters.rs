@@ -83,6 +83,8 @@ reasons! {
     // ---- fragments
     /// The fragment overlaps one that was here before; the whole datagram goes (RFC 5722, RFC 8200 4.5).
     FragmentOverlap = "fragment-overlap",
+    /// A fragment that can be marked among others that cannot (RFC 3168 5.3): its datagram is discarded.
+    FragmentMixedEcn = "fragment-mixed-ecn",
     /// The same fragment again.
     FragmentDuplicate = "fragment-duplicate",
     /// The datagram would be longer than 65,535 bytes (the ping of death).
@@ -375,6 +377,16 @@ pub struct TcpCounters {
     pub shortage_resets: u64,
     /// Idle connections that were reset to make room for new ones.
     pub idle_evicted: u64,
+    /// Connections that use ECN as RFC 3168 has it.
+    pub ecn_classic: u64,
+    /// Connections that use AccECN (RFC 9768).
+    pub ecn_accurate: u64,
+    /// Segments that arrived marked (CE), of connections that use ECN.
+    pub ce_segs_in: u64,
+    /// Marks on our own packets that peers told of: segments with ECE, or packets that the counters of AccECN count.
+    pub ce_delivered: u64,
+    /// Times that such marks cut a congestion window.
+    pub ecn_reductions: u64,
     /// TIME-WAIT records that ended early to make room.
     pub time_wait_evicted: u64,
     /// TIME-WAIT records that a new SYN took over (RFC 6191).

@@ -34,7 +34,7 @@ mod udp;
 mod testing;
 
 pub use bind::{BindSpec, Sharing};
-pub use config::{Config, Congestion, ConnOptions, Keepalive, MtuProbing, TcpConfig, WhenFull};
+pub use config::{Config, Congestion, ConnOptions, EcnMode, Keepalive, MtuProbing, TcpConfig, WhenFull};
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
 pub use event::{ConnEvents, Event, UdpEvents};
@@ -51,5 +51,5 @@ pub use stack::misdelivered::MisdeliveredPacket;
 pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
-pub use tcp::{ConnectSpec, ListenSpec, Phase, State, TcpInfo};
+pub use tcp::{ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, State, TcpInfo};
 pub use udp::{Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec, UdpSummary};

@@ -203,6 +203,12 @@ fn tcp_option(f: &mut Formatter<'_>, option: &RawOption<'_>) -> Result {
         RawOption::Wscale(shift) => write!(f, "wscale {shift}"),
         RawOption::SackPermitted => f.write_str("sackOK"),
         RawOption::Ts(val, ecr) => write!(f, "TS val {val} ecr {ecr}"),
+        RawOption::AccEcn(counters) => {
+            write!(f, "accecn{}", u8::from(counters.is_ect1_first))?;
+            let names = [" e0b ", " ceb ", " e1b "];
+            let each = names.into_iter().zip(counters.counters());
+            each.filter_map(|(name, n)| Some((name, n?))).try_for_each(|(name, n)| write!(f, "{name}{n}"))
+        }
         RawOption::Broken => f.write_str("[broken]"),
         RawOption::Sack(blocks) => {
             write!(f, "sack {} ", blocks.len())?;

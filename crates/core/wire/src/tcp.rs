@@ -15,7 +15,7 @@ use crate::seq::Seq;
 
 pub mod options;
 
-pub use options::{RawOption, RawOptions, SackBlocks, TcpOptions};
+pub use options::{AccEcn, RawOption, RawOptions, SackBlocks, TcpOptions};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
@@ -24,9 +24,9 @@ pub const MAX_HEADER_LEN: usize = 60;
 /// Bytes of options at most.
 pub const MAX_OPTIONS_LEN: usize = MAX_HEADER_LEN - HEADER_LEN;
 
-/// Control bits (RFC 9293 3.1, ECN bits RFC 3168 6.1).
+/// Control bits (RFC 9293 3.1, ECN bits RFC 3168 6.1, RFC 9768 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     /// No bit.
@@ -47,6 +47,10 @@ impl Flags {
     pub const ECE: Flags = Flags(1 << 6);
     /// Congestion window reduced.
     pub const CWR: Flags = Flags(1 << 7);
+    /// Accurate ECN (RFC 9768 3.1): the lowest of the bits beside the data offset.
+    pub const AE: Flags = Flags(1 << 8);
+    /// The three bits of ECN. With SYN clear they are the ACE field of RFC 9768 3.2.2, where that was agreed on.
+    pub const ACE: Flags = Flags(Flags::AE.0 | Flags::CWR.0 | Flags::ECE.0);
 
     /// All bits of `other` are set.
     #[inline]
@@ -79,6 +83,18 @@ impl Flags {
     #[must_use]
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
+    }
+
+    /// The number in the ACE field, 0 to 7.
+    #[inline]
+    pub const fn ace(self) -> u8 {
+        (self.0 >> 6) as u8 & 7
+    }
+
+    /// The ACE field that says the lowest three bits of `number`.
+    #[inline]
+    pub const fn of_ace(number: u8) -> Flags {
+        Flags((number as u16 & 7) << 6)
     }
 
     /// SYN is set.
@@ -121,13 +137,13 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// One letter per bit as tcpdump writes them: `S.` is SYN and ACK, `none` no bit at all.
+/// One letter per bit as tcpdump writes them: `S.` is SYN and ACK, `e` is AE, `none` no bit at all.
 impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
             return f.write_str("none");
         }
-        for (bit, letter) in ["F", "S", "R", "P", ".", "U", "E", "W"].into_iter().enumerate() {
+        for (bit, letter) in ["F", "S", "R", "P", ".", "U", "E", "W", "e"].into_iter().enumerate() {
             if self.0 & (1 << bit) != 0 {
                 f.write_str(letter)?;
             }
@@ -184,10 +200,12 @@ impl Segment {
 const NOP_NOP_TS: [u8; 4] = [1, 1, 8, 10];
 /// Bytes of a header with timestamps and nothing else.
 pub const TS_HEADER_LEN: usize = 32;
+/// What of the two bytes from the data offset on are control bits.
+const ALL_FLAGS: u16 = Flags::AE.0 | 0xff;
 /// Where the checksum stands.
 pub const CHECKSUM_AT: usize = 16;
 
-/// Reads the header of a segment. Its data is `bytes[header_len..]`. Reserved bits are ignored.
+/// Reads the header of a segment. Its data is `bytes[header_len..]`. Reserved bits but [`Flags::AE`] are ignored.
 ///
 /// The checksum is not looked at, because a device may have done so: see [`verify_checksum`].
 ///
@@ -205,7 +223,7 @@ pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
         dst_port: u16_at(h, 2),
         seq: Seq(u32_at(h, 4)),
         ack: Seq(u32_at(h, 8)),
-        flags: Flags(h[13]),
+        flags: Flags(u16_at(h, 12) & ALL_FLAGS),
         header_len,
         wnd: u16_at(h, 14),
         urg: u16_at(h, 18),
@@ -248,7 +266,8 @@ pub struct Plain {
 #[inline(always)]
 pub fn plain_with_stamps(bytes: &[u8]) -> Option<Plain> {
     let (h, options) = bytes.first_chunk::<TS_HEADER_LEN>()?.split_first_chunk::<HEADER_LEN>()?;
-    if h[12] >> 4 != (TS_HEADER_LEN / 4) as u8 || options.get(..4) != Some(&NOP_NOP_TS) {
+    // The whole byte: with a reserved bit it is for `parse`.
+    if h[12] != (TS_HEADER_LEN * 4) as u8 || options.get(..4) != Some(&NOP_NOP_TS) {
         return None;
     }
     let ts = |at: usize| options.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b));
@@ -259,7 +278,7 @@ pub fn plain_with_stamps(bytes: &[u8]) -> Option<Plain> {
 #[inline(always)]
 pub fn plain_without_options(bytes: &[u8]) -> Option<Plain> {
     let h = bytes.first_chunk::<HEADER_LEN>()?;
-    (h[12] >> 4 == (HEADER_LEN / 4) as u8).then(|| plain_of(h, HEADER_LEN, None))
+    (h[12] == (HEADER_LEN * 4) as u8).then(|| plain_of(h, HEADER_LEN, None))
 }
 
 #[inline(always)]
@@ -267,7 +286,7 @@ fn plain_of(h: &[u8; HEADER_LEN], header_len: usize, ts: Option<(u32, u32)>) -> 
     Plain {
         seq: Seq(u32_at(h, 4)),
         ack: Seq(u32_at(h, 8)),
-        flags: Flags(h[13]),
+        flags: Flags(u16::from(h[13])),
         header_len: header_len as u8,
         wnd: u16_at(h, 14),
         ts,
@@ -334,9 +353,8 @@ fn emit_fixed<const N: usize>(segment: &Segment, header_len: usize, h: &mut [u8;
     put16(h, 2, segment.dst_port);
     put32(h, 4, segment.seq.0);
     put32(h, 8, segment.ack.0);
-    // The data offset counts words in the upper half of the byte: bytes / 4 * 16.
-    h[12] = (header_len * 4) as u8;
-    h[13] = segment.flags.0;
+    // The data offset counts words in the upper half of its byte: bytes / 4 * 16.
+    put16(h, 12, (header_len * 4) as u16 * 256 | segment.flags.0 & ALL_FLAGS);
     put16(h, 14, segment.wnd);
     put16(h, 16, 0);
     put16(h, 18, segment.urg);

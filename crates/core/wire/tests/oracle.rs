@@ -144,8 +144,8 @@ proptest! {
         prop_assert_eq!((h.source_port(), h.destination_port()), (segment.src_port, segment.dst_port));
         prop_assert_eq!((h.sequence_number(), h.acknowledgment_number()), (segment.seq.0, segment.ack.0));
         prop_assert_eq!((h.window_size(), h.urgent_pointer(), h.payload()), (segment.wnd, segment.urg, &data[..]));
-        let bits = [h.fin(), h.syn(), h.rst(), h.psh(), h.ack(), h.urg(), h.ece(), h.cwr()];
-        let flags = bits.iter().enumerate().fold(0, |f, (i, set)| f | u8::from(*set) << i);
+        let bits = [h.fin(), h.syn(), h.rst(), h.psh(), h.ack(), h.urg(), h.ece(), h.cwr(), h.ns()];
+        let flags = bits.iter().enumerate().fold(0, |f, (i, set)| f | u16::from(*set) << i);
         prop_assert_eq!(flags, segment.flags.0);
         let got: Vec<_> = h.options_iterator().map(Result::unwrap).filter(|o| *o != TcpOptionElement::Noop).collect();
         let mut want = elements(&segment.opts);

@@ -279,6 +279,7 @@ impl Settings {
             ("cores.mode", format!("{:?}", self.mode).to_lowercase()),
             ("buffers.bytes", self.pool.bytes().to_string()),
             ("tcp.congestion", format!("{:?}", self.tcp.defaults.congestion).to_lowercase()),
+            ("tcp.ecn", (self.tcp.defaults.ecn as u8).to_string()),
             ("sessions.rx-fifo", self.program.rx_fifo.to_string()),
             ("sessions.tx-fifo", self.program.tx_fifo.to_string()),
             ("sessions.max-fifo", self.program.max_fifo.to_string()),

@@ -108,7 +108,7 @@ impl<'a> Cut<'a> {
     fn set_tcp_fields(&self, index: usize, header: &mut [u8]) {
         let seq = Seq(u32::from_be_bytes([header[4], header[5], header[6], header[7]]));
         header[4..8].copy_from_slice(&(seq + (index * self.segment_size) as u32).0.to_be_bytes());
-        let mut flags = Flags(header[13]);
+        let mut flags = Flags(u16::from(header[13]));
         if index + 1 < self.count() {
             // The end of the data, and of the stream, is where the last piece ends.
             flags = flags.without(Flags::PSH | Flags::FIN);
@@ -117,7 +117,7 @@ impl<'a> Cut<'a> {
             // CWR tells of one reduction once (RFC 3168 6.1.2).
             flags = flags.without(Flags::CWR);
         }
-        header[13] = flags.0;
+        header[13] = flags.0 as u8;
     }
 }
 

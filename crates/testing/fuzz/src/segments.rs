@@ -111,7 +111,7 @@ impl World {
 
     fn segment(&mut self, program: &mut Program<'_>, who: usize) {
         let peer = &mut self.peers[who];
-        let flags = Flags(program.byte());
+        let flags = Flags(u16::from(program.byte()));
         let seq = peer.next + program.step();
         let ack = peer.theirs + program.step();
         let shape = program.byte();

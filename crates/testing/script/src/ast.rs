@@ -116,6 +116,8 @@ pub enum TcpOption {
     Eol,
     /// Maximum segment size.
     Mss(u16),
+    /// Counters of ECN.
+    AccEcn(clearway_wire::tcp::AccEcn),
     /// Window scale.
     Wscale(u8),
     /// Selective acknowledgements permitted.

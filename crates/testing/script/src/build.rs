@@ -82,6 +82,7 @@ fn option_bytes(flow: &Flow, options: &[TcpOption]) -> Result<Vec<u8>, String> {
                 bytes.extend_from_slice(&val.unwrap_or(0).to_be_bytes());
                 bytes.extend_from_slice(&flow.stamp_live(ecr.unwrap_or(0)).to_be_bytes());
             }
+            TcpOption::AccEcn(counters) => bytes.extend(counters.bytes()),
             TcpOption::Raw(raw) => bytes.extend_from_slice(raw),
         }
     }
@@ -104,7 +105,7 @@ fn tcp_segment(flow: &Flow, segment: &Segment, src: Endpoint, dst: Endpoint) -> 
     let mut bytes = vec![0; tcp::HEADER_LEN];
     tcp::emit(&header, &mut bytes);
     // The options may be ones that no stack would write, so they are put behind the header by hand.
-    bytes[12] = ((tcp::HEADER_LEN + options.len()) * 4) as u8;
+    bytes[12] = ((tcp::HEADER_LEN + options.len()) * 4) as u8 | bytes[12] & 1;
     bytes.extend_from_slice(&options);
     let first = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
     bytes.extend(bytes_from(flow.remote_index(first), segment.len));

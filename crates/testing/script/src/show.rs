@@ -133,6 +133,15 @@ pub(crate) fn option(option: &TcpOption) -> String {
         TcpOption::Nop => "nop".into(),
         TcpOption::Eol => "eol".into(),
         TcpOption::Mss(mss) => format!("mss {mss}"),
+        TcpOption::AccEcn(counters) => {
+            let told = counters.counters();
+            let mut each = vec![("e0b", told[0]), ("ceb", told[1]), ("e1b", told[2])];
+            if counters.is_ect1_first {
+                each.reverse();
+            }
+            let each = each.into_iter().filter_map(|(name, told)| Some(format!(" {name} {}", told?)));
+            std::iter::once("ECN".to_owned()).chain(each).collect()
+        }
         TcpOption::Wscale(shift) => format!("wscale {shift}"),
         TcpOption::SackOk => "sackOK".into(),
         TcpOption::Sack(blocks) => {
@@ -180,6 +189,7 @@ pub(crate) fn read_segment(flow: &Flow, bytes: &[u8]) -> Option<Segment> {
                 raw.extend_from_slice(data);
                 TcpOption::Raw(raw)
             }
+            RawOption::AccEcn(counters) => TcpOption::AccEcn(counters),
             RawOption::Broken => TcpOption::Raw(Vec::new()),
         });
     }

@@ -23,7 +23,7 @@ impl Train {
     /// Begins with a frame; None when it is not one that can be joined.
     pub fn begin(framing: Framing, bytes: &[u8]) -> Option<Train> {
         let view = frame::tcp_view(framing.packet(bytes)?)?;
-        let plain = Flags::ACK | Flags::PSH;
+        let plain = Flags::ACK | Flags::PSH | Flags::ACE;
         let joinable = view.seg.flags.without(plain) == Flags::NONE
             && view.seg.flags.ack()
             && !view.payload.is_empty()
@@ -42,12 +42,13 @@ impl Train {
         let (Some(mine), Some(view)) = (framing.packet(&self.bytes), framing.packet(bytes)) else { return false };
         let (Some(mine), Some(view)) = (frame::tcp_view(mine), frame::tcp_view(view)) else { return false };
         let header_len = usize::from(mine.seg.header_len);
-        // Everything but the number, the push flag and the checksum must be the same.
+        // Everything but the number, the push flag and the checksum must be the same: the ECN bits of both headers too.
         let same = mine.src == view.src
             && mine.dst == view.dst
             && mine.seg.ack == view.seg.ack
             && mine.seg.wnd == view.seg.wnd
             && mine.seg.opts == view.seg.opts
+            && mine.seg.flags.intersection(Flags::ACE) == view.seg.flags.intersection(Flags::ACE)
             && self.bytes[link + 1] == bytes[link + 1];
         let total = self.bytes.len() - link + view.payload.len();
         let fits = total <= MAX_PACKET && other.segment_size <= self.segment_size;
@@ -60,7 +61,7 @@ impl Train {
         self.next = other.next;
         let payload = view.payload.to_vec();
         self.bytes.extend_from_slice(&payload);
-        self.bytes[transport + 13] = flags.0;
+        self.bytes[transport + 13] = flags.0 as u8;
         fix_length(&mut self.bytes[link..]);
         let (src, dst) = (view.src.addr, view.dst.addr);
         let segment = &mut self.bytes[transport..];

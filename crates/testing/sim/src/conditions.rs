@@ -2,7 +2,7 @@
 
 use clearway_base::{Duration, Rng};
 use clearway_pkt::Offloads;
-use clearway_proto::{Config, Congestion, Limits};
+use clearway_proto::{Config, Congestion, EcnMode, Limits};
 use clearway_wire::eth;
 
 use crate::frame::Framing;
@@ -202,6 +202,14 @@ pub fn draw_rules(rng: &mut Rng, weather: Weather, delay: Duration, rate: u64) -
     if rng.chance(300_000) {
         rules.jitter = Duration::from_nanos(rng.below(delay.as_nanos() + 100_000));
     }
+    if rng.chance(200_000) {
+        rules.mark_above = Some(Duration::from_micros(rng.between(200, 20_000)));
+    }
+    if weather != Weather::Clear && rng.chance(250_000) {
+        rules.mark = *pick(rng, &[0, 1_000, 50_000, 1_000_000]);
+        rules.bleach = *pick(rng, &[0, 0, 20_000, 1_000_000]);
+        rules.turn = *pick(rng, &[0, 0, 20_000, 1_000_000]);
+    }
     let most = match weather {
         Weather::Clear => return rules,
         Weather::Fair => 10_000,
@@ -295,6 +303,7 @@ pub fn draw_options(rng: &mut Rng) -> clearway_proto::ConnOptions {
     clearway_proto::ConnOptions {
         nodelay: rng.chance(300_000),
         congestion: if rng.chance(500_000) { Congestion::Reno } else { Congestion::Cubic },
+        ecn: EcnMode::ALL[rng.below(EcnMode::ALL.len() as u64) as usize],
         max_segment: if rng.chance(100_000) { rng.between(100, 1400) as u16 } else { 0 },
         ..clearway_proto::ConnOptions::default()
     }

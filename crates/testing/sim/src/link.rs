@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use clearway_base::{Duration, Instant, Rng};
-use clearway_wire::Addr;
+use clearway_wire::{Addr, Ecn, Proto, ipv4, ipv6, tcp};
 
-use crate::frame::Framing;
+use crate::frame::{self, Framing};
 
 /// What a direction of a link does to frames. Chances are in parts per million.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,6 +24,14 @@ pub struct Rules {
     pub corrupt: u32,
     /// The frame loses its end.
     pub truncate: u32,
+    /// A packet that can be marked is (CE), whatever the queue.
+    pub mark: u32,
+    /// A packet that can be marked is when it has to wait longer than this in the queue of a link with a rate.
+    pub mark_above: Option<Duration>,
+    /// The ECN bits of the IP header are cleared.
+    pub bleach: u32,
+    /// The ECN bits of the TCP header become others.
+    pub turn: u32,
     /// How long the way is.
     pub delay: Duration,
     /// How much longer it is at most; frames keep their order.
@@ -75,6 +83,10 @@ impl Rules {
             reorder_by: Duration::ZERO,
             corrupt: 0,
             truncate: 0,
+            mark: 0,
+            mark_above: None,
+            bleach: 0,
+            turn: 0,
             delay,
             jitter: Duration::ZERO,
             rate: 0,
@@ -111,6 +123,8 @@ pub struct Tally {
     pub held_back: u64,
     /// Frames with a flipped bit or without their end.
     pub damaged: u64,
+    /// Frames that were to be marked, or whose ECN bits were to be changed, if they have any.
+    pub marked: u64,
 }
 
 /// Harm done to a frame on the way. The number chooses the place.
@@ -122,6 +136,12 @@ pub enum Damage {
     Flip(u64),
     /// The end is cut off.
     Cut(u64),
+    /// A packet that can be marked is.
+    Mark,
+    /// It cannot be marked any more.
+    Bleach,
+    /// The ECN bits of its TCP header are these, and its checksum fits.
+    Turn(u8),
 }
 
 impl Damage {
@@ -139,8 +159,50 @@ impl Damage {
                 frame[header_len + (bit / 8) as usize] ^= 1 << (bit % 8);
             }
             Damage::Cut(n) => frame.truncate(header_len + (n % body) as usize),
+            Damage::Mark => {
+                change_mark(&mut frame[header_len..], |mark| if mark == Ecn::NotEct { mark } else { Ecn::Ce })
+            }
+            Damage::Bleach => change_mark(&mut frame[header_len..], |_| Ecn::NotEct),
+            Damage::Turn(ace) => change_ace(&mut frame[header_len..], ace),
         }
     }
+}
+
+/// Changes the ECN bits of an IP packet.
+fn change_mark(packet: &mut [u8], change: impl Fn(Ecn) -> Ecn) {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= ipv4::HEADER_LEN => {
+            let before = u16::from_be_bytes([packet[0], packet[1]]);
+            packet[1] = packet[1] & !3 | change(Ecn::of(packet[1])) as u8;
+            let after = u16::from_be_bytes([packet[0], packet[1]]);
+            mend(&mut packet[10..12], before, after);
+        }
+        Some(6) if packet.len() >= ipv6::HEADER_LEN => {
+            packet[1] = packet[1] & !0x30 | (change(Ecn::of(packet[1] >> 4)) as u8) << 4;
+        }
+        _ => {}
+    }
+}
+
+/// Changes the ECN bits of the TCP header in a packet.
+fn change_ace(packet: &mut [u8], ace: u8) {
+    let Some(at) = frame::upper(packet).filter(|up| up.proto == Proto::TCP).map(|up| up.offset) else { return };
+    let Some(tcp) = packet.get_mut(at..).filter(|tcp| tcp.len() >= tcp::HEADER_LEN) else { return };
+    let before = u16::from_be_bytes([tcp[12], tcp[13]]);
+    tcp[12] = tcp[12] & !1 | ace >> 2 & 1;
+    tcp[13] = tcp[13] & 0x3f | ace << 6;
+    let after = u16::from_be_bytes([tcp[12], tcp[13]]);
+    mend(&mut tcp[16..18], before, after);
+}
+
+/// A checksum over a word that has changed (RFC 1624 3).
+fn mend(checksum: &mut [u8], before: u16, after: u16) {
+    let old = u16::from_be_bytes([checksum[0], checksum[1]]);
+    let mut sum = u32::from(!old) + u32::from(!before) + u32::from(after);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    checksum.copy_from_slice(&(!(sum as u16)).to_be_bytes());
 }
 
 /// One arrival of a frame.
@@ -238,7 +300,10 @@ impl Direction {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
         }
-        let damage = self.damage();
+        let damage = match self.damage() {
+            Damage::None => self.change(left.since(now)),
+            damage => damage,
+        };
         if damage != Damage::None {
             remark = "damaged";
         }
@@ -287,6 +352,24 @@ impl Direction {
         };
         self.tally.damaged += 1;
         damage
+    }
+
+    /// What the way does to the ECN bits of a packet that has waited so long.
+    fn change(&mut self, waited: Duration) -> Damage {
+        let Rules { mark, mark_above, bleach, turn, .. } = self.rules;
+        // No luck is drawn where there is nothing to win, so that other worlds stay as they are.
+        let mut happens = |chance: u32| chance != 0 && self.rng.chance(chance);
+        let change = if mark_above.is_some_and(|most| waited > most) || happens(mark) {
+            Damage::Mark
+        } else if happens(bleach) {
+            Damage::Bleach
+        } else if happens(turn) {
+            Damage::Turn(self.rng.below(8) as u8)
+        } else {
+            return Damage::None;
+        };
+        self.tally.marked += 1;
+        change
     }
 }
 

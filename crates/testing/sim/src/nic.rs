@@ -205,14 +205,14 @@ fn fix_ip(packet: &mut [u8], index: u16) {
 fn fix_tcp(src: &Addr, dst: &Addr, segment: &mut [u8], offset: u32, first: bool, last: bool) {
     let seq = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]).wrapping_add(offset);
     segment[4..8].copy_from_slice(&seq.to_be_bytes());
-    let mut flags = Flags(segment[13]);
+    let mut flags = Flags(u16::from(segment[13]));
     if !last {
         flags = flags.without(Flags::FIN | Flags::PSH);
     }
     if !first {
         flags = flags.without(Flags::CWR);
     }
-    segment[13] = flags.0;
+    segment[13] = flags.0 as u8;
     segment[16..18].copy_from_slice(&[0, 0]);
     tcp::fill_checksum(src, dst, segment);
 }

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use clearway_base::{Duration, Instant};
-use clearway_wire::{Addr, Proto, ipv4, ipv6, ipv6_ext};
+use clearway_wire::{Addr, Ecn, Proto, ipv4, ipv6, ipv6_ext};
 
 use crate::counters::{Drop, IpCounters};
 use crate::ids::Table;
@@ -73,6 +73,8 @@ struct Slot {
     header_len: u16,
     named_at: u16,
     next: Proto,
+    /// Which ECN codepoints the fragments have, a bit for each number.
+    marks: u8,
     pieces: Vec<(u16, u16)>,
     mem: Box<[u8]>,
 }
@@ -121,6 +123,7 @@ impl Fragments {
             header_len: 0,
             named_at: 0,
             next: Proto::NO_NEXT,
+            marks: 0,
             pieces: Vec::with_capacity(max_pieces),
             mem: alloc::vec![0; HEAD + DATA].into_boxed_slice(),
         });
@@ -285,6 +288,11 @@ impl Slot {
             (true, Some(known)) if end >= known => return Err(Drop::FragmentEnd),
             _ => {}
         }
+        // RFC 3168 5.3: who sends packets that can be marked sends all fragments so, and neither may the mark be lost nor be put on what cannot be marked.
+        let marks = self.marks | 1 << mark_of(piece.header) as u8;
+        if marks & NOT_ECT != 0 && marks != NOT_ECT {
+            return Err(Drop::FragmentMixedEcn);
+        }
         if self.pieces.len() >= max_pieces { Err(Drop::FragmentPieces) } else { Ok(()) }
     }
 
@@ -294,6 +302,7 @@ impl Slot {
         self.mem[at..at + piece.data.len()].copy_from_slice(piece.data);
         self.pieces.push((piece.offset, end as u16));
         self.held += piece.data.len() as u32;
+        self.marks |= 1 << mark_of(piece.header) as u8;
         if !piece.more {
             self.end = Some(end as u32);
         }
@@ -320,7 +329,9 @@ impl Slot {
         let start = HEAD - header_len;
         self.mem.copy_within(..header_len, start);
         let header = &mut self.mem[start..HEAD];
+        let is_marked = self.marks & 1 << Ecn::Ce as u8 != 0;
         if is_v4 {
+            header[1] |= if is_marked { Ecn::Ce as u8 } else { 0 };
             header[2..4].copy_from_slice(&length_field);
             // No offset, no more fragments; the checksum is made to fit again.
             header[6..8].fill(0);
@@ -328,6 +339,7 @@ impl Slot {
             let checksum = clearway_wire::checksum::sum(header).finish();
             header[10..12].copy_from_slice(&checksum.to_be_bytes());
         } else {
+            header[1] |= if is_marked { (Ecn::Ce as u8) << 4 } else { 0 };
             header[4..6].copy_from_slice(&length_field);
             *header.get_mut(usize::from(self.named_at))? = self.next.0;
         }
@@ -342,6 +354,7 @@ impl Slot {
         self.state = State::Free;
         self.pieces.clear();
         self.held = 0;
+        self.marks = 0;
         self.end = None;
         self.header_len = 0;
     }
@@ -356,6 +369,18 @@ impl Slot {
     fn kill(&mut self, counters: &mut IpCounters) {
         self.free(counters);
         self.state = State::Dead;
+    }
+}
+
+/// The bit of packets that cannot be marked, in [`Slot::marks`].
+const NOT_ECT: u8 = 1 << Ecn::NotEct as u8;
+
+/// The ECN codepoint in an IP header.
+fn mark_of(header: &[u8]) -> Ecn {
+    match *header {
+        [version, class, ..] if version >> 4 == 6 => Ecn::of(class >> 4),
+        [_, tos, ..] => Ecn::of(tos),
+        _ => Ecn::NotEct,
     }
 }
 

@@ -9,7 +9,7 @@ mod slow;
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Burst, RxMeta};
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Addr, tcp};
+use clearway_wire::{Addr, Ecn, ipv4, ipv6, tcp};
 
 use super::Stack;
 use super::classify::{Class, Known, NO_IFACE, NO_V4, SNAP, Scratch, classify};
@@ -234,9 +234,17 @@ impl<E: Env> Stack<E> {
             }
         }
         let mut cx = Cx { now, config, counters, replies, ip };
+        let mark = mark(buf.bytes(), start, look.class);
         buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        tcp_side.on_segment(&mut cx, Arrival { key: &key, found, seg: &seg, meta, payload: buf })
+        tcp_side.on_segment(&mut cx, Arrival { key: &key, found, seg: &seg, meta, mark, payload: buf })
     }
+}
+
+/// The ECN bits of the IP header that ends at `end` in a frame: one of IPv4 without options, or the fixed one of IPv6.
+fn mark(frame: &[u8], end: usize, class: Class) -> Ecn {
+    let (back, shift) = if matches!(class, Class::TcpV4) { (ipv4::HEADER_LEN, 0) } else { (ipv6::HEADER_LEN, 4) };
+    let byte = end.checked_sub(back).and_then(|ip| frame.get(ip + 1)).copied().unwrap_or(0);
+    Ecn::of(byte >> shift)
 }
 
 #[cfg(test)]

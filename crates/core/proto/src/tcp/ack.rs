@@ -157,7 +157,7 @@ fn digest_progress<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq
         c.rtt.on_sample(sample, before, c.mss);
     }
     if cwnd_limited {
-        grow(c, cx.now, (acked, before), sample);
+        grow(c, cx, (acked, before), sample);
     } else {
         c.cc.pause();
     }
@@ -173,9 +173,17 @@ fn digest_progress<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq
 /// The congestion window was in use, and `acked` of the `before` bytes in flight have arrived.
 #[cold]
 #[inline(never)]
-fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_sample: Option<Duration>) {
+fn grow<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    (acked, before): (u32, u32),
+    rtt_sample: Option<Duration>,
+) {
+    if c.ecn_holds_back(cx.pools, c.snd.una) {
+        return;
+    }
     let info = AckInfo {
-        now,
+        now: cx.now,
         acked,
         dup: false,
         rtt_sample,
@@ -375,7 +383,7 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, 
         signal = self::signal(c, cx, &AckInfo { acked: 0, dup: false, ..*info });
     }
     c.reduce(cx.pools, info, matches!(signal, Signal::Enter { .. }), newly_lost);
-    if !was_frozen && !c.recovery.is_frozen() {
+    if !was_frozen && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
         c.cc.on_ack(info, &c.rtt);
     }
     let board = c.sack.get(&cx.pools.boards);
@@ -394,6 +402,7 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
             // A probe that was too long says nothing of congestion (RFC 4821 7.6.1).
             if !c.lost_probe(cx.pools) {
                 c.on_congestion(cx.pools, cx.stack.now, Event::Loss { flight });
+                c.ecn_is_cut(cx.pools);
             }
             cx.stack.counters.tcp.fast_recoveries += 1;
             c.wants_turn();

@@ -50,6 +50,9 @@ pub(crate) fn on_segment<E: Env>(
     if acks_syn {
         // The window of a SYN-ACK is never scaled (RFC 7323 2.2).
         c.set_window(u32::from(seg.wnd), seg.seq, seg.ack);
+        if !c.rare.is_none() {
+            c.hears_syn_ack(cx.pools, &mut cx.stack.counters.tcp, (seg, arrival.mark));
+        }
         established(c, cx);
         if c.rtt.syn_repeated {
             // Which of the SYNs was answered, only the echo can tell (RFC 7323 4.1).
@@ -66,6 +69,8 @@ pub(crate) fn on_segment<E: Env>(
     }
     // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our answer is SYN and ACK.
     // What else is in the segment is not taken; its sender repeats it once it is established.
+    // Such handshakes do without ECN.
+    c.gives_ecn_up(cx.pools);
     c.go(Cause::Syn);
     c.set_window(u32::from(seg.wnd), seg.seq, Seq(0));
     c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));

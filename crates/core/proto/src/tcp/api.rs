@@ -143,10 +143,47 @@ pub struct TcpInfo {
     pub last_data_received: Duration,
     /// Since any segment of the peer last arrived; each carries an ACK.
     pub last_ack_received: Duration,
+    /// Explicit congestion notification.
+    pub ecn: EcnInfo,
     /// The congestion control in use.
     pub congestion: Congestion,
     /// What the congestion control is doing.
     pub phase: Phase,
+}
+
+/// How congestion is notified.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EcnFeedback {
+    /// Not at all.
+    #[default]
+    None,
+    /// By ECE and CWR (RFC 3168).
+    Classic,
+    /// By counters (RFC 9768).
+    Accurate,
+}
+
+/// What a connection knows of explicit congestion notification. Bytes are those of payload, with ECT(0), CE and ECT(1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EcnInfo {
+    /// What both ends agreed on.
+    pub feedback: EcnFeedback,
+    /// A packet of the peer came that could be marked, or was.
+    pub seen: bool,
+    /// What we send may be marked.
+    pub capable: bool,
+    /// Marks that come back are not heeded: the counter of the first segment did not get through (RFC 9768 3.2.2.4).
+    pub deaf: bool,
+    /// The peer sends AccECN options.
+    pub options_seen: bool,
+    /// Our packets that were marked, as far as the peer has told. With RFC 3168: segments with ECE.
+    pub delivered_ce: u32,
+    /// Our bytes, as the peer's options tell.
+    pub delivered_bytes: [u32; 3],
+    /// Packets that arrived marked.
+    pub received_ce: u32,
+    /// Bytes that arrived (AccECN only).
+    pub received_bytes: [u32; 3],
 }
 
 /// What a connection's loss recovery is doing.

@@ -13,7 +13,7 @@
 //! Growth is counted in acknowledged bytes, never in ACKs, so that splitting one ACK into many gains nothing (RFC 3465), and only while the
 //! window was really in use (RFC 5681 4.1, RFC 7661, RFC 9438 5.8).
 
-use clearway_wire::Seq;
+use clearway_wire::{Ecn, Seq};
 
 use super::ack_info::AckInfo;
 use super::rtt::Rtt;
@@ -117,6 +117,11 @@ impl Cc {
             Event::Marked { flight } => Event::Marked { flight: flight.max(in_use) },
             other => other,
         }
+    }
+
+    /// What ECN-capable packets carry.
+    pub(crate) fn ect(&self) -> Ecn {
+        Ecn::Ect0
     }
 
     /// What it says of sending, beside the window.

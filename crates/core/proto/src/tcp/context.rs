@@ -4,7 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use clearway_base::{Instant, Rng, Slab};
 use clearway_pkt::{Buf, RxMeta};
-use clearway_wire::{Flags, Segment, Seq};
+use clearway_wire::{Ecn, Flags, Segment, Seq};
 
 use super::loss::sent::Sent;
 use super::rare_stats::RareStats;
@@ -89,6 +89,8 @@ pub(crate) struct Arrival<'a, B> {
     pub seg: &'a Segment,
     /// What the device said of it: its checksum, and the size of the segments that it joined.
     pub meta: &'a RxMeta,
+    /// The ECN bits of its IP header.
+    pub mark: Ecn,
     /// Holds the payload and nothing else.
     pub payload: B,
 }
@@ -99,6 +101,22 @@ impl<B: Buf> Arrival<'_, B> {
     pub(crate) fn len(&self) -> u32 {
         self.payload.len() as u32
     }
+
+    /// What ECN is told of it.
+    #[inline]
+    pub(crate) fn came(&self) -> Came {
+        Came { mark: self.mark, len: self.len(), segment_size: self.meta.segment_size }
+    }
+}
+
+/// What ECN is told of a segment that has arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Came {
+    /// How it was marked on the way.
+    pub mark: Ecn,
+    /// Bytes of payload, and the size of the segments that a device has joined into it; 0 when it has not.
+    pub len: u32,
+    pub segment_size: u16,
 }
 
 impl Cx<'_> {

@@ -10,6 +10,7 @@ use super::Tcp;
 use super::clock::{minutes, stamp};
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
+use super::ecn::{EcnState, Feedback};
 use super::loss::sent::Sent;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
@@ -22,7 +23,7 @@ use super::sack::Scoreboard;
 use super::span::Span;
 use super::state::State;
 use super::window::MAX_SCALE;
-use crate::config::{Congestion, ConnOptions, Keepalive};
+use crate::config::{Congestion, ConnOptions, EcnMode, Keepalive};
 use crate::error::{Failure, ListenError, Unreachable};
 use crate::export::{Fault, Fields, Imported, Kind, Reader, UNREACHABLE, Writer};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
@@ -31,7 +32,7 @@ use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::Listener;
 
 /// Marks that are told, each by the bit that is its place here.
-const MARKS: [Marks; 27] = [
+const MARKS: [Marks; 28] = [
     Marks::EMIT,
     Marks::ACK_NOW,
     Marks::SYN_DUE,
@@ -51,7 +52,7 @@ const MARKS: [Marks; 27] = [
     Marks::TIMING,
     Marks::HOLE,
     Marks::SEND_URGENT,
-    Marks::RECV_URGENT,
+    Marks::NONE,
     Marks::DUPLICATE,
     Marks::PROBING,
     Marks::FIN_WAITS,
@@ -59,7 +60,11 @@ const MARKS: [Marks; 27] = [
     Marks::SNDBUF_LIMITED,
     Marks::STUCK,
     Marks::REORDERING,
+    Marks::ECN,
 ];
+
+/// The bit among those of [`MARKS`] that says that urgent data waits for the owner.
+const URGENT_BIT: u64 = 1 << 19;
 
 /// States by number.
 const STATES: [State; 11] = [
@@ -119,10 +124,20 @@ fn key_fields(key: &mut FlowKey, f: &mut impl Fields) {
     }
 }
 
-/// What an owner may set, under 270 to 281.
+/// What an owner may set, under 270 to 284.
 fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     let ConnOptions {
-        nodelay, cork, keepalive, user_timeout, max_segment, congestion, tos, ttl, urgent_inline, ..
+        nodelay,
+        cork,
+        keepalive,
+        user_timeout,
+        max_segment,
+        congestion,
+        tos,
+        ttl,
+        urgent_inline,
+        ecn,
+        ..
     } = options;
     f.bool(270, nodelay);
     f.bool(271, cork);
@@ -139,6 +154,7 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     f.u8(279, tos);
     f.u8(280, ttl);
     f.bool(281, urgent_inline);
+    f.choice(284, ecn, &EcnMode::ALL);
     f.u32(282, &mut options.receive_buffer);
     f.u32(283, &mut options.send_buffer);
 }
@@ -147,13 +163,15 @@ impl<E: Env> Conn<E> {
     /// Everything of the record but its name, its options, its bytes and its maps. Places in lists and lines, the way out, and what the wheel knows are made anew.
     fn fields(&mut self, f: &mut impl Fields) {
         let now = f.now();
-        let mut bits =
-            MARKS.iter().enumerate().filter(|(_, mark)| self.marks.has(**mark)).fold(0, |n, (i, _)| n | 1 << i);
+        let is_set = |mark: &Marks| *mark != Marks::NONE && self.marks.has(*mark);
+        let mut bits = MARKS.iter().enumerate().filter(|(_, mark)| is_set(mark)).fold(0, |n, (i, _)| n | 1 << i);
+        bits |= if self.settings.urgent_waits() { URGENT_BIT } else { 0 };
         f.number(7, &mut bits, BITS);
         self.marks = Marks::default();
         for (_, mark) in MARKS.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1) {
             self.marks.set(*mark);
         }
+        self.settings.set_urgent_waits(bits & URGENT_BIT != 0);
         f.choice(8, &mut self.state, &STATES);
         f.u8(9, &mut self.events.0);
         f.u64(10, &mut self.token);
@@ -375,6 +393,9 @@ impl<E: Env> Tcp<E> {
             // What another law had is of no use to this one.
             rare.undo = rare.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
             rare.fields(w);
+            if let Some(mut ecn) = rare.ecn {
+                ecn.fields(w);
+            }
             if let Some(mut sent) = c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned() {
                 sent.fields(w);
             }
@@ -548,6 +569,8 @@ impl<E: Env> Tcp<E> {
         let mut flights = Sent::new(outstanding, r.now(), Duration::ZERO);
         flights.fields(r);
         let troubled = r.has(230);
+        let mut ecn = EcnState::new(Feedback::None);
+        ecn.fields(r);
         rare.fields(r);
         r.check()?;
         if u32::try_from(written.len()).is_err() || u32::try_from(unread.len()).is_err() {
@@ -596,6 +619,11 @@ impl<E: Env> Tcp<E> {
         }
         if troubled {
             c.rare.take(&mut p.rare_stats, rare);
+        }
+        if ecn.feedback != Feedback::None {
+            c.note_rare(p, |t| t.ecn = Some(ecn));
+        } else {
+            c.marks.clear(Marks::ECN);
         }
         if c.marks.has(Marks::DETACHED) {
             c.stop();

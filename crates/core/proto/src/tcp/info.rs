@@ -3,7 +3,9 @@
 use super::marks::Marks;
 use clearway_base::Duration;
 
+use super::api::EcnInfo;
 use super::conn::Conn;
+use super::ecn::EcnState;
 use super::recovery;
 use super::sack::DUP_THRESH;
 use super::state::State;
@@ -80,6 +82,7 @@ impl<E: Env> Tcp<E> {
             last_data_sent: c.times.sent.ago(now),
             last_data_received: c.data_heard.ago(now),
             last_ack_received: c.heard.ago(now),
+            ecn: c.ecn(p).map_or(EcnInfo::default(), EcnState::info),
             congestion: c.cc.kind(),
             phase: match c.recovery.phase() {
                 recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,

@@ -3,12 +3,18 @@
 use clearway_base::Duration;
 use clearway_options::Info;
 
-use super::{Phase, TcpInfo};
+use super::{EcnFeedback, Phase, TcpInfo};
 
 /// TCPI_OPT_TIMESTAMPS, TCPI_OPT_SACK, TCPI_OPT_WSCALE.
 const OPT_TIMESTAMPS: u8 = 1;
 const OPT_SACK: u8 = 2;
 const OPT_WSCALE: u8 = 4;
+/// TCPI_OPT_ECN, TCPI_OPT_ECN_SEEN.
+const OPT_ECN: u8 = 8;
+const OPT_ECN_SEEN: u8 = 16;
+
+/// TCP_ACCECN_ACE_FAIL_RECV: the ACE field that came was not one.
+const ACE_FAIL_RECV: u8 = 2;
 
 /// Linux shows this for a threshold that was never set (TCP_INFINITE_SSTHRESH).
 const NO_SSTHRESH: u32 = i32::MAX as u32;
@@ -37,7 +43,9 @@ impl TcpInfo {
             backoff: self.backoff,
             options: option(self.timestamps, OPT_TIMESTAMPS)
                 | option(self.sack, OPT_SACK)
-                | option(self.snd_wscale.is_some(), OPT_WSCALE),
+                | option(self.snd_wscale.is_some(), OPT_WSCALE)
+                | option(self.ecn.feedback != EcnFeedback::None, OPT_ECN)
+                | option(self.ecn.seen, OPT_ECN_SEEN),
             snd_wscale: self.snd_wscale.unwrap_or(0),
             rcv_wscale: self.rcv_wscale.unwrap_or(0),
             rto: micros(self.rto),
@@ -77,6 +85,16 @@ impl TcpInfo {
             data_segs_in: self.data_segs_in,
             data_segs_out: self.data_segs_out,
             delivered: self.delivered,
+            delivered_ce: self.ecn.delivered_ce,
+            received_ce: self.ecn.received_ce,
+            delivered_e0_bytes: self.ecn.delivered_bytes[0],
+            delivered_ce_bytes: self.ecn.delivered_bytes[1],
+            delivered_e1_bytes: self.ecn.delivered_bytes[2],
+            received_e0_bytes: self.ecn.received_bytes[0],
+            received_ce_bytes: self.ecn.received_bytes[1],
+            received_e1_bytes: self.ecn.received_bytes[2],
+            accecn_fail_mode: option(self.ecn.deaf, ACE_FAIL_RECV).into(),
+            accecn_opt_seen: self.ecn.options_seen.into(),
             delivery_rate: self.delivery_rate,
             delivery_rate_app_limited: self.delivery_rate_app_limited.into(),
             pacing_rate: NO_PACING,

@@ -20,6 +20,8 @@ marks! {
     TS = 14;
     /// SACK is in use (RFC 2018).
     SACK = 15;
+    /// ECN is in use (RFC 3168, RFC 9768): `RareStats::ecn` says how.
+    ECN = 21;
 
     // ---- what is due
     /// There may be something to send.
@@ -64,8 +66,6 @@ marks! {
     HOLE = 19;
     /// There is urgent data to send that the peer has not acknowledged.
     SEND_URGENT = 20;
-    /// The peer announced urgent data that the owner has not read past.
-    RECV_URGENT = 21;
 
     // ---- bookkeeping
     /// [`super::deadlines::Timer::Persist`] runs: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).

@@ -1,6 +1,7 @@
 //! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing else.
 
 use super::clock::{MINUTE_SECS, Ms, minutes};
+use super::marking;
 use super::marks::Marks;
 use clearway_base::Instant;
 use clearway_pkt::Buf;
@@ -9,7 +10,7 @@ use clearway_wire::{Flags, SackBlocks, Segment};
 
 use super::ack::{self, Said};
 use super::conn::Conn;
-use super::context::{Arrival, ConnCx, Cx, Pools};
+use super::context::{Arrival, Came, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::established::established;
 use super::payload;
@@ -27,7 +28,7 @@ const TIMESTAMP_LIFE: u16 = (24 * 24 * 3600 / MINUTE_SECS) as u16;
 /// nothing about losses.
 #[inline(always)]
 pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
-    const KIND: Marks = Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS);
+    const KIND: Marks = Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS).with(Marks::ECN);
     let kind = if seg.ts.is_some() { Marks::TS } else { Marks::default() };
     if c.marks.intersection(KIND) != kind
         || c.state != State::Established
@@ -44,6 +45,9 @@ pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     debug_assert!(acked > out || is_expected(c, seg, len));
     acked <= out && says_news && c.sack.is_none() && c.recovery.is_lossless()
 }
+
+/// Flags that an expected segment may have.
+const EXPECTED: Flags = Flags::PSH.union(Flags::ACE);
 
 /// The payload of a segment, wherever it lies.
 pub(crate) trait Bytes<B> {
@@ -130,6 +134,9 @@ pub(crate) fn on_segment<E: Env>(
     #[cfg(not(test))]
     let steps = false;
     if !steps && is_expected(c, &seg.plain(), arrival.len()) {
+        if c.marks.has(Marks::ECN) {
+            marking::arrived(c, cx, seg, arrival.came());
+        }
         return on_expected::<E, false>(c, cx, (&seg.plain(), &seg.opts.sack), arrival);
     }
     c.segs_in = c.segs_in.wrapping_add(1);
@@ -153,7 +160,7 @@ fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arriva
     step_2_reset(c, cx, seg)?;
     // Step 3 is about security labels, which RFC 9293 A.1 leaves to those who use them.
     step_4_syn(c, cx, seg)?;
-    step_5_ack(c, cx, seg, len)?;
+    step_5_ack(c, cx, seg, arrival.came())?;
     // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who guesses the window alone could
     // otherwise make all honest segments look old (RFC 7323 7.1).
     heard::<E, false>(c, cx.now, &seg.plain());
@@ -170,7 +177,7 @@ fn is_expected<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
         _ => false,
     };
     c.state == State::Established
-        && seg.flags.without(Flags::PSH) == Flags::ACK
+        && seg.flags.without(EXPECTED) == Flags::ACK
         && seg.seq == c.rcv.nxt
         && len <= c.rcv.wnd()
         && !c.marks.any(Marks::HOLE.with(Marks::ORPHAN).with(Marks::FIN_WAITS))
@@ -337,13 +344,13 @@ fn step_4_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment
 }
 
 /// Step 5: the ACK.
-fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, len: u32) -> Result<(), Drop> {
+fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, came: Came) -> Result<(), Drop> {
     if !seg.flags.ack() {
         return Err(Drop::TcpNoAck);
     }
     if c.state == State::SynReceived {
         if !(seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt)) {
-            cx.stack.reset_for(&c.key, seg, len);
+            cx.stack.reset_for(&c.key, seg, came.len);
             return Err(Drop::TcpBadAck);
         }
         c.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
@@ -355,6 +362,10 @@ fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment
         challenge(c, cx);
         return Err(if seg.ack.gt(c.snd.nxt) { Drop::TcpAckUnsent } else { Drop::TcpAckTooOld });
     }
+    if c.marks.has(Marks::ECN) {
+        marking::arrived(c, cx, seg, came);
+    }
+    let len = came.len;
     ack::digest::<E, false>(c, cx, Said { seg: &seg.plain(), len, sack: &seg.opts.sack });
     if c.marks.has(Marks::FIN_SENT) && c.snd.una.gt(c.snd_ahead.end) {
         fin_acked(c, cx);
@@ -396,10 +407,10 @@ fn step_6_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
     }
     let up = seg.seq + u32::from(seg.urg);
     // A pointer to what was received long ago, or that does not go further than the last one, is no news.
-    let is_news = if c.marks.has(Marks::RECV_URGENT) { up.gt(c.rcv_ahead.urgent) } else { up.gt(c.rcv.nxt) };
+    let is_news = if c.settings.urgent_waits() { up.gt(c.rcv_ahead.urgent) } else { up.gt(c.rcv.nxt) };
     if is_news {
         c.rcv_ahead.urgent = up;
-        c.marks.set(Marks::RECV_URGENT);
+        c.settings.set_urgent_waits(true);
         p.rx.urgent(&mut c.rx, up.since(c.rcv.nxt));
         c.tell(ConnEvents::URGENT);
     }

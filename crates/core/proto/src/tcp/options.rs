@@ -2,6 +2,7 @@
 
 use clearway_wire::tcp::TcpOptions;
 
+use super::ecn::Handshake;
 use super::window::{MAX_SCALE, scale_for};
 use crate::config::TcpConfig;
 
@@ -51,6 +52,8 @@ pub(crate) struct Agreed {
     pub(crate) sack: bool,
     /// The largest segment that may be sent, in bytes after the fixed header: options have to fit in too (RFC 6691 3).
     pub(crate) mss: u16,
+    /// Explicit congestion notification.
+    pub(crate) ecn: Handshake,
 }
 
 impl Agreed {
@@ -88,6 +91,7 @@ pub(crate) fn agree(cfg: &TcpConfig, peer: &Offered, v6: bool, link_mss: u16, ma
         ts: cfg.timestamps && peer.ts.is_some(),
         sack: cfg.sack && peer.sack,
         mss: peer.mss.unwrap_or(default).max(MIN_MSS).min(own_mss(link_mss, max_segment)),
+        ecn: Handshake::default(),
     }
 }
 

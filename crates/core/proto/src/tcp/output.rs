@@ -9,7 +9,7 @@ use super::marks::Marks;
 use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{MAX_PIECES, Sink};
-use clearway_wire::tcp::{TcpOptions, emit as emit_header};
+use clearway_wire::tcp::{AccEcn, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions, emit as emit_header};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
 use super::ack;
@@ -17,6 +17,7 @@ use super::cc::Event;
 use super::conn::Conn;
 use super::context::Pools;
 use super::deadlines::Timer;
+use super::ecn::Leaving;
 use super::options;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
@@ -268,6 +269,7 @@ const PLANNED: Marks = Marks::SHUT
     .with(Marks::FORCE)
     .with(Marks::HOLE)
     .with(Marks::DUPLICATE)
+    .with(Marks::ECN)
     .with(Marks::RWND_LIMITED)
     .with(Marks::SNDBUF_LIMITED);
 
@@ -323,7 +325,8 @@ fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> 
 #[inline(always)]
 fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     let board = c.sack.get(&p.boards);
-    let mss = u32::from(c.mss) - extra_options(c);
+    let mss = u32::from(c.mss) - extra_options(c, p);
+    let max_piece = if c.marks.has(Marks::ECN) && c.leaves_alone(p) { 0 } else { max_piece };
     let (una, nxt) = (c.snd.una, c.snd.nxt);
     let shut = c.marks.has(Marks::SHUT);
     let fin_sent = c.marks.has(Marks::FIN_SENT);
@@ -362,14 +365,22 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     }
 }
 
-/// Bytes that SACK blocks take from the payload of a segment.
-fn extra_options<E: Env>(c: &Conn<E>) -> u32 {
-    if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+/// Bytes that SACK blocks, and counters of ECN, take from the payload of a segment.
+fn extra_options<E: Env>(c: &Conn<E>, p: &Pools<E>) -> u32 {
+    let sack = if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
         // Two paddings, type, length and the blocks.
         4 + 8 * most_sack_blocks(c) as u32
     } else {
         0
-    }
+    };
+    if c.marks.has(Marks::ECN) { with_counters(c, p, sack) } else { sack }
+}
+
+#[cold]
+fn with_counters<E: Env>(c: &Conn<E>, p: &Pools<E>, sack: u32) -> u32 {
+    let stamps = if c.marks.has(Marks::TS) { 12 } else { 0 };
+    let counters = if c.ecn(p).is_some_and(|ecn| ecn.option_is_due()) { AccEcn::padded_len(3) as u32 } else { 0 };
+    (sack + counters).min(MAX_OPTIONS_LEN as u32 - stamps)
 }
 
 /// SACK blocks in one segment at most: as many as fit (RFC 2018 3), which are three beside timestamps.
@@ -586,11 +597,20 @@ fn emit_span<E: Env, S: Sink>(
         seg.flags |= Flags::PSH;
     }
     put_urgent(c, &mut seg);
+    let mss = u32::from(c.mss) - extra_options(c, p);
+    let mut mark = 0;
+    if c.marks.has(Marks::ECN) {
+        let leaving = match again {
+            Again::New if len > 0 => Leaving::New,
+            Again::New => Leaving::Ack,
+            Again::Lost | Again::Rescue => Leaving::Again,
+        };
+        mark = put_ecn(c, p, leaving, &mut seg);
+    }
     let header_len = seg.opts.header_len();
-    let mss = u32::from(c.mss) - extra_options(c);
     let segment_size = if len > mss { mss as u16 } else { 0 };
     let mut room =
-        out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.settings.tos, c.settings.ttl)?;
+        out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.settings.tos | mark, c.settings.ttl)?;
     let may_gather = room.may_gather();
     let l4 = room.l4();
     emit_header(&seg, l4);
@@ -616,6 +636,9 @@ fn emit_span<E: Env, S: Sink>(
         }
     }
     let segments = len.div_ceil(mss).max(1);
+    if c.marks.has(Marks::ECN) {
+        c.ecn_left(p, seg.flags, seg.opts.acc_ecn.is_some());
+    }
     if at > 0 || again != Again::New {
         let end = if fin { span.end + 1 } else { span.end };
         c.note_sent(p, *now, Span::new(span.start, end));
@@ -739,17 +762,33 @@ fn emit_bare<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, se
     let offer = c.window(cx.pools);
     let mut seg = c.header(cx.now, seq, offer.field, c.sack_blocks(cx.pools));
     put_urgent(c, &mut seg);
-    put(c, cx.out, &seg)?;
+    if c.marks.has(Marks::ECN) {
+        let leaving = if seq == c.snd.nxt { Leaving::Ack } else { Leaving::Probe };
+        let mark = put_ecn(c, cx.pools, leaving, &mut seg);
+        put(c, cx.out, &seg, mark)?;
+        c.ecn_left(cx.pools, seg.flags, seg.opts.acc_ecn.is_some());
+    } else {
+        put(c, cx.out, &seg, 0)?;
+    }
     c.ack_left(offer);
     c.marks.clear(ACKED);
     c.segs_out = c.segs_out.wrapping_add(1);
     Ok(())
 }
 
-/// Sends a segment that is nothing but a header.
-fn put<E: Env, S: Sink>(c: &mut Conn<E>, out: &mut IpOut<'_, S>, seg: &Segment) -> Result<(), OutError> {
+/// What ECN writes into a header that is done otherwise; says the bits of the IP header.
+#[cold]
+fn put_ecn<E: Env>(c: &Conn<E>, p: &Pools<E>, leaving: Leaving, seg: &mut Segment) -> u8 {
+    let stamp = c.ecn_stamp(p, leaving, MAX_HEADER_LEN - seg.opts.header_len());
+    seg.flags |= stamp.flags;
+    seg.opts.acc_ecn = stamp.option;
+    stamp.mark
+}
+
+/// Sends a segment that is nothing but a header, with `mark` in the ECN bits of the IP header.
+fn put<E: Env, S: Sink>(c: &mut Conn<E>, out: &mut IpOut<'_, S>, seg: &Segment, mark: u8) -> Result<(), OutError> {
     let header_len = seg.opts.header_len();
-    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, header_len, c.settings.tos, c.settings.ttl)?;
+    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, header_len, c.settings.tos | mark, c.settings.ttl)?;
     emit_header(seg, room.l4());
     let done = room.finish(header_len, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
     out.commit(done);
@@ -765,13 +804,14 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     let offer = options::ours(&config.tcp, c.our_mss, c.settings.max_segment);
     let room = p.rx.room(&c.rx, config.tcp.max_receive_window);
     // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
+    let asked = if answers || c.rare.is_none() { Flags::NONE } else { c.asks_for_ecn(p, c.recovery.tries) };
     let says = |mark| !answers || c.marks.has(mark);
     let seg = Segment {
         src_port: c.key.local_port,
         dst_port: c.key.remote_port,
         seq: c.iss,
         ack: if answers { c.rcv.nxt } else { Seq(0) },
-        flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
+        flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN | asked },
         header_len: 0,
         wnd: window::syn_field(room),
         urg: 0,
@@ -783,7 +823,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
             ..TcpOptions::NONE
         },
     };
-    put(c, out, &seg)?;
+    put(c, out, &seg, 0)?;
     c.marks.clear(Marks::SYN_DUE.with(Marks::ACK_NOW));
     c.segs_out = c.segs_out.wrapping_add(1);
     if answers {
@@ -813,7 +853,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
 fn emit_reset<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<(), OutError> {
     let mut seg = c.header(cx.now, c.snd.nxt, 0, SackBlocks::NONE);
     seg.flags = Flags::RST | Flags::ACK;
-    put(c, cx.out, &seg)?;
+    put(c, cx.out, &seg, 0)?;
     cx.out.counters.tcp.resets_out += 1;
     c.marks.clear(Marks::RST_DUE);
     c.marks.set(Marks::GONE);

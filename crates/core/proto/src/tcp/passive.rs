@@ -2,18 +2,20 @@
 
 use super::clock::stamp;
 use super::marks::Marks;
-use super::records::{SACKS, SCALING, STAMPS, Seeds, SynRcvd};
+use super::records::{SACKS, SCALING, STAMPS, Seeds, SynRcvd, ecn_bits};
 use clearway_base::{Duration, Handle, Instant};
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Start};
 use super::context::{Arrival, ConnCx, Cx};
 use super::cookie::{self, CookieOptions};
+use super::ecn::{Feedback, Handshake, TOS_BITS};
 use super::established::established;
 use super::options::{self, Agreed, Offered};
 use super::state::State;
 use super::syn_rcvd::SynAck;
 use super::{Tcp, isn, window};
+use crate::config::EcnMode;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::ids::ListenerId;
@@ -74,7 +76,10 @@ impl<E: Env> Tcp<E> {
         let max_segment = listener.options.max_segment;
         let offered = Offered::from(&seg.opts);
         let link_mss = cx.link_mss(key);
-        let agreed = options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), link_mss, max_segment);
+        let agreed = Agreed {
+            ecn: Handshake::of_syn(listener.options.ecn, seg.flags, arrival.mark),
+            ..options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), link_mss, max_segment)
+        };
         if full {
             self.answer_with_cookie(cx, id, arrival, agreed);
             return Ok(());
@@ -93,7 +98,10 @@ impl<E: Env> Tcp<E> {
             ts_recent: offered.ts.map_or(0, |(val, _)| val),
             mss: agreed.mss,
             snd_scale: agreed.snd_scale,
-            agreed: bits(agreed.scaling, SCALING) | bits(agreed.ts, STAMPS) | bits(agreed.sack, SACKS),
+            agreed: bits(agreed.scaling, SCALING)
+                | bits(agreed.ts, STAMPS)
+                | bits(agreed.sack, SACKS)
+                | ecn_bits(agreed.ecn),
             since_us: now.as_micros() as u32,
             ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
@@ -126,20 +134,24 @@ impl<E: Env> Tcp<E> {
         let iss = cookie::make(&self.secret, key.local_endpoint(), key.remote_endpoint(), seg.seq, agreed.mss, now);
         let stamps = seg.opts.ts.filter(|_| agreed.ts).map(|(val, _)| {
             let ours = stamp(now, isn::ts_offset(&self.secret, key.local, key.remote));
-            let kept =
-                CookieOptions { sack: agreed.sack, ecn: false, scale: agreed.scaling.then_some(agreed.snd_scale) };
+            let kept = CookieOptions {
+                sack: agreed.sack,
+                ecn: agreed.ecn.feedback != Feedback::None,
+                scale: agreed.scaling.then_some(agreed.snd_scale),
+            };
             (cookie::put_options(ours, kept), val)
         });
         if stamps.is_none() {
             // Without timestamps there is no place to keep them.
             agreed.sack = false;
             agreed.scaling = false;
+            agreed.ecn = Handshake::default();
         }
         let max_segment = listener.options.max_segment;
         let link_mss = cx.link_mss(key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
-        let syn_ack = SynAck { key, iss, irs: seg.seq, window: self.first_window, our_mss, stamps };
-        let (tos, ttl) = (listener.options.tos, listener.options.ttl);
+        let syn_ack = SynAck { key, iss, irs: seg.seq, window: self.first_window, our_mss, stamps, repeated: 0 };
+        let (tos, ttl) = (listener.options.tos & !TOS_BITS, listener.options.ttl);
         self.cookies_until = now + COOKIE_LIFE;
         cx.counters.tcp.syn_cookies_sent += 1;
         cx.reply(key, syn_ack.segment(&agreed), (tos, ttl));
@@ -168,6 +180,7 @@ impl<E: Env> Tcp<E> {
         };
         let kept = seg.opts.ts.filter(|_| cx.config.tcp.timestamps).map(|(_, echo)| cookie::take_options(echo));
         let scale = kept.and_then(|k| k.scale);
+        let mode = self.listeners.get(id).map_or(EcnMode::Off, |listener| listener.options.ecn);
         let agreed = Agreed {
             snd_scale: scale.unwrap_or(0).min(window::MAX_SCALE),
             rcv_scale: if scale.is_some() { window::scale_for(cx.config.tcp.max_receive_window) } else { 0 },
@@ -175,6 +188,7 @@ impl<E: Env> Tcp<E> {
             ts: kept.is_some(),
             sack: kept.is_some_and(|k| k.sack) && cx.config.tcp.sack,
             mss,
+            ecn: if kept.is_some_and(|k| k.ecn) { Handshake::of_cookie(mode, seg.flags) } else { Handshake::default() },
         };
         let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
         let seeds = Seeds {
@@ -224,6 +238,9 @@ impl<E: Env> Tcp<E> {
         conn.rcv.acked = conn.rcv.nxt;
         conn.rcv.edge = conn.rcv.nxt + u32::from(self.first_window);
         conn.apply(&seeds.agreed, seeds.ts_recent, cx.now);
+        if seeds.agreed.ecn.feedback != Feedback::None {
+            conn.serves_ecn(pools, &mut cx.counters.tcp, (seeds.agreed.ecn, seeds.tries));
+        }
         conn.snd.nxt = seeds.iss + 1;
         conn.rtt.syn_repeated = seeds.tries > 0;
         // The SYN and its answers, which no record of this kind has seen.

@@ -6,6 +6,7 @@ use clearway_wire::Seq;
 
 use super::cc::Cc;
 use super::clock::Ms;
+use super::ecn::EcnState;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
@@ -65,6 +66,8 @@ pub(crate) struct RareStats {
     pub reordering: ReoWindow,
     /// The last tail loss probe, while one is out.
     pub probe: Option<Probe>,
+    /// What is agreed on and counted of ECN, or asked for by our SYN.
+    pub ecn: Option<EcnState>,
 }
 
 /// How things stood when fast recovery began, until it is known that something was lost.
@@ -99,6 +102,7 @@ impl RareStats {
         search: None,
         reordering: ReoWindow::NEW,
         probe: None,
+        ecn: None,
     };
 }
 

@@ -1,9 +1,10 @@
 //! The small records: of a handshake that a stranger began, of a finished connection, and of what an open connection grows from.
 
 use clearway_base::{Duration, Instant, Link};
-use clearway_wire::Seq;
+use clearway_wire::{Ecn, Seq};
 
 use super::conn::Conn;
+use super::ecn::{Feedback, Handshake};
 use super::marks::Marks;
 use super::options::Agreed;
 use super::window;
@@ -27,7 +28,7 @@ pub(crate) struct SynRcvd {
     pub mss: u16,
     /// The shift of the peer's windows.
     pub snd_scale: u8,
-    /// [`SCALING`], [`STAMPS`], [`SACKS`], [`ACKED`].
+    /// [`SCALING`], [`STAMPS`], [`SACKS`], [`ACKED`], and what [`ecn_bits`] makes.
     pub agreed: u8,
     /// When the first SYN-ACK was planned: microseconds of the clock, modulo 2^32.
     pub since_us: u32,
@@ -42,6 +43,11 @@ pub(crate) const STAMPS: u8 = 2;
 pub(crate) const SACKS: u8 = 4;
 /// Not agreed on, but kept here: the ACK has come, and the listener waits for data.
 pub(crate) const ACKED: u8 = 8;
+
+/// What was agreed on about ECN, and how the SYN was marked, as bits of [`SynRcvd::agreed`].
+pub(crate) fn ecn_bits(ecn: Handshake) -> u8 {
+    (ecn.feedback as u8) << 4 | (ecn.syn_mark as u8) << 6
+}
 
 impl SynRcvd {
     /// How long ago the first SYN-ACK was planned, if that is less than an hour.
@@ -59,6 +65,14 @@ impl SynRcvd {
             ts: self.agreed & STAMPS != 0,
             sack: self.agreed & SACKS != 0,
             mss: self.mss,
+            ecn: Handshake {
+                feedback: match self.agreed >> 4 & 3 {
+                    1 => Feedback::Classic,
+                    2 => Feedback::Accurate,
+                    _ => Feedback::None,
+                },
+                syn_mark: Ecn::of(self.agreed >> 6),
+            },
         }
     }
 }

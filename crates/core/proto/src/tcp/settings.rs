@@ -2,8 +2,9 @@
 
 use clearway_base::Duration;
 
+use super::ecn::TOS_BITS;
 use super::sizes::{fixed_size, fixed_step};
-use crate::config::{Congestion, ConnOptions, Keepalive};
+use crate::config::{Congestion, ConnOptions, EcnMode, Keepalive};
 
 /// [`ConnOptions`], with times in whole milliseconds (up to 49 days).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,8 @@ const CUBIC: u8 = 8;
 const URGENT_INLINE: u8 = 16;
 /// The owner said with the last bytes that more follows. It is no option.
 const MORE: u8 = 128;
+/// The peer announced urgent data that the owner has not read past. It is no option either.
+const URGENT_WAITS: u8 = 64;
 
 fn to_ms(d: Duration) -> u32 {
     // A time that is not zero stays so: zero means something else.
@@ -52,7 +55,7 @@ impl From<ConnOptions> for Settings {
                 | bit(o.keepalive.is_some(), KEEPALIVE)
                 | bit(o.congestion == Congestion::Cubic, CUBIC)
                 | bit(o.urgent_inline, URGENT_INLINE),
-            tos: o.tos,
+            tos: o.tos & !TOS_BITS,
             ttl: o.ttl,
         }
     }
@@ -72,6 +75,8 @@ impl From<Settings> for ConnOptions {
             tos: s.tos,
             ttl: s.ttl,
             urgent_inline: s.bits & URGENT_INLINE != 0,
+            // It is for the handshake, which is over.
+            ecn: EcnMode::default(),
         }
     }
 }
@@ -89,6 +94,16 @@ impl Settings {
     #[inline]
     pub(crate) fn collects(&self) -> bool {
         self.bits & (CORK | MORE) != 0
+    }
+
+    /// Whether the peer announced urgent data that the owner has not read past.
+    #[inline]
+    pub(crate) fn urgent_waits(&self) -> bool {
+        self.bits & URGENT_WAITS != 0
+    }
+
+    pub(crate) fn set_urgent_waits(&mut self, on: bool) {
+        self.bits = if on { self.bits | URGENT_WAITS } else { self.bits & !URGENT_WAITS };
     }
 
     /// More follows what was written last (MSG_MORE).
@@ -133,6 +148,7 @@ mod tests {
             tos: 8,
             ttl: 3,
             urgent_inline: false,
+            ecn: EcnMode::default(),
         };
         for options in [all, ConnOptions::default()] {
             assert_eq!(ConnOptions::from(Settings::from(options)), options);

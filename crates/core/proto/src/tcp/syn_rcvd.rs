@@ -8,6 +8,7 @@ use clearway_wire::{Flags, Segment, Seq};
 
 use super::Tcp;
 use super::context::{Arrival, Cx};
+use super::ecn::TOS_BITS;
 use super::options::{self, Agreed};
 use super::rcv::Rcv;
 use crate::counters::Drop;
@@ -27,6 +28,8 @@ pub(crate) struct SynAck<'a> {
     pub our_mss: u16,
     /// Our timestamp and the one that it echoes.
     pub stamps: Option<(u32, u32)>,
+    /// How often it was sent before.
+    pub repeated: u8,
 }
 
 impl SynAck<'_> {
@@ -37,7 +40,7 @@ impl SynAck<'_> {
             dst_port: self.key.remote_port,
             seq: self.iss,
             ack: self.irs + 1,
-            flags: Flags::SYN | Flags::ACK,
+            flags: Flags::SYN | Flags::ACK | agreed.ecn.syn_ack_flags(self.repeated),
             header_len: 0,
             wnd: self.window,
             urg: 0,
@@ -46,6 +49,7 @@ impl SynAck<'_> {
                 wscale: agreed.scaling.then_some(agreed.rcv_scale),
                 ts: self.stamps,
                 sack_permitted: agreed.sack,
+                acc_ecn: agreed.ecn.syn_ack_option(self.repeated),
                 ..TcpOptions::NONE
             },
         }
@@ -63,9 +67,10 @@ impl<E: Env> Tcp<E> {
         let link_mss = cx.link_mss(&syn_rcvd.key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
         let stamps = agreed.ts.then(|| (stamp(cx.now, syn_rcvd.ts_offset), syn_rcvd.ts_recent));
-        let SynRcvd { key, iss, irs, .. } = syn_rcvd;
-        let syn_ack = SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps };
-        cx.reply(key, syn_ack.segment(&agreed), (listener.options.tos, listener.options.ttl));
+        let SynRcvd { key, iss, irs, tries, .. } = syn_rcvd;
+        let syn_ack =
+            SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps, repeated: *tries };
+        cx.reply(key, syn_ack.segment(&agreed), (listener.options.tos & !TOS_BITS, listener.options.ttl));
     }
 
     /// An ACK without a connection's state, for a half-open record that is challenged.

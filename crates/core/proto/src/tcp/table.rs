@@ -5,7 +5,7 @@ use super::records::{SynRcvd, TimeWait};
 use clearway_base::{Handle, Instant, Line, List, Place, Rng, Slab, Wheel};
 use clearway_pkt::{Buf, Sink};
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Flags, SackBlocks, Segment, Seq};
+use clearway_wire::{Ecn, Flags, SackBlocks, Segment, Seq};
 
 use crate::bind::Binds;
 use crate::config::Config;
@@ -25,6 +25,7 @@ use crate::tcp::listen_table::ListenTable;
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
+use super::ecn::Leaving;
 use super::isn::Secret;
 use super::sizes::Sizes;
 use super::state::{Cause, State};
@@ -353,10 +354,11 @@ impl<E: Env> Tcp<E> {
             return;
         }
         let ts = c.marks.has(Marks::TS).then(|| (c.stamp(cx.now), c.ts_recent));
+        let flags = c.ecn(&self.pools).map_or(Flags::NONE, |ecn| ecn.stamp(Leaving::Ack, Ecn::NotEct).1);
         let seg = Segment {
             seq: c.snd.nxt,
             ack: c.rcv.nxt,
-            flags: Flags::ACK,
+            flags: flags.union(Flags::ACK),
             wnd: (c.rcv.wnd() >> c.rcv.shift).min(u32::from(u16::MAX)) as u16,
             opts: clearway_wire::tcp::TcpOptions { ts, ..Default::default() },
             ..Segment::default()

@@ -17,6 +17,7 @@ use crate::*;
 mod attack;
 mod black_hole;
 mod close;
+mod ecn;
 mod full;
 mod goodput;
 mod handshake;
@@ -209,17 +210,22 @@ impl Bench {
     }
 
     fn handshake(&mut self, opts: TcpOptions, wnd: u16) {
+        self.handshake_with((Flags::NONE, Flags::NONE), opts, wnd);
+    }
+
+    /// As [`Bench::handshake`], with these flags too in the peer's SYN and its ACK.
+    fn handshake_with(&mut self, (asked, told): (Flags, Flags), opts: TcpOptions, wnd: u16) {
         self.stamps = opts.ts;
-        let syn = Segment { opts, ..self.segment(SYN, 0, 0, wnd) };
+        let syn = Segment { opts, ..self.segment(SYN | asked, 0, 0, wnd) };
         assert_eq!(self.put(syn, &[]), None);
         let answer = self.one();
-        assert_eq!(answer.flags(), SYN | ACK);
+        assert_eq!(answer.flags().without(Flags::ACE), SYN | ACK);
         assert_eq!(answer.seg.ack, self.peer_iss + 1);
         self.iss = answer.seg.seq;
         if self.stamps.is_some() && answer.seg.opts.ts.is_none() {
             self.stamps = None;
         }
-        assert_eq!(self.inject(ACK, 1, 1, wnd, &[]), None);
+        assert_eq!(self.inject(ACK | told, 1, 1, wnd, &[]), None);
         self.silent();
         let conn = self.net.stack.accept(self.listener.unwrap()).expect("a finished handshake");
         self.net.stack.set_token(conn, 99);
@@ -323,6 +329,9 @@ type Lose = std::boxed::Box<dyn FnMut(usize, u64, &[u8]) -> bool>;
 /// Says how much later than others a packet arrives: which end sent it, and its number.
 type Late = std::boxed::Box<dyn FnMut(usize, u64) -> Duration>;
 
+/// Changes a packet on its way: which end sent it, and the packet.
+type Change = std::boxed::Box<dyn FnMut(usize, &mut Vec<u8>)>;
+
 /// Two stacks and a wire that takes time, and loses what the test says.
 struct World {
     now: Instant,
@@ -331,6 +340,7 @@ struct World {
     wire: VecDeque<(Instant, usize, Vec<u8>)>,
     lose: Lose,
     late: Late,
+    change: Change,
     sent: u64,
     /// What each direction carries; None: no limit.
     link: Option<Link>,
@@ -367,6 +377,7 @@ impl World {
             wire: VecDeque::new(),
             lose: std::boxed::Box::new(|_, _, _| false),
             late: std::boxed::Box::new(|_, _| Duration::ZERO),
+            change: std::boxed::Box::new(|_, _| ()),
             sent: 0,
             link: None,
             busy: [now; 2],
@@ -402,13 +413,14 @@ impl World {
     fn emit(&mut self) {
         for from in 0..2 {
             self.ends[from].now = self.shown();
-            for packet in self.ends[from].emit() {
+            for mut packet in self.ends[from].emit() {
                 self.sent += 1;
                 let passes = !(self.lose)(from, self.sent, &packet);
                 let left = self.through_the_link(from, packet.len());
                 if left.is_none() || !passes {
                     self.lost += u64::from(from == 0 && packet.len() > 100);
                 } else if let Some(left) = left {
+                    (self.change)(from, &mut packet);
                     let at = left + self.delay + (self.late)(from, self.sent);
                     let place = self.wire.partition_point(|other| other.0 <= at);
                     self.wire.insert(place, (at, 1 - from, packet));

@@ -156,6 +156,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     let timeout = Event::Timeout { flight: c.outstanding(), again: c.recovery.tries > 1 };
     c.on_congestion(cx.pools, cx.stack.now, timeout);
     c.lose_all(cx.pools);
+    c.ecn_timed_out(cx.pools);
     c.wants_turn();
 }
 

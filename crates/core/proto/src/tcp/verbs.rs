@@ -198,6 +198,7 @@ impl<E: Env> Tcp<E> {
         let handle = self.add_conn(cx, &start).ok_or(ConnectError::NoMemory)?;
         if let Some(conn) = self.open.get_mut(handle) {
             conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
+            conn.wants_ecn(&mut self.pools, spec.options.ecn);
         }
         if !self.flows.insert(self.flows.hash(&key), FlowRef::new(LifePhase::Open, handle.index()), port) {
             self.discard(handle);
@@ -400,7 +401,7 @@ impl<E: Env> Tcp<E> {
         let Some(handle) = Self::handle(id) else { return false };
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return false };
         self.pools.rx.consume(&mut c.rx, n);
-        if c.marks.has(Marks::RECV_URGENT) {
+        if c.settings.urgent_waits() {
             c.reads_past_urgent(&self.pools.rx);
         }
         !c.window_suffices(&self.pools)
@@ -418,7 +419,7 @@ impl<E: Env> Tcp<E> {
     }
 
     pub(crate) fn urgent(&self, id: ConnId) -> Option<u32> {
-        let c = self.owned(id).filter(|c| c.marks.has(Marks::RECV_URGENT))?;
+        let c = self.owned(id).filter(|c| c.settings.urgent_waits())?;
         // Who reads without telling may be past the mark.
         let read_to = c.read_to(&self.pools.rx);
         c.rcv_ahead.urgent.gt(read_to).then(|| c.rcv_ahead.urgent.since(read_to))
@@ -563,6 +564,7 @@ impl<E: Env> Tcp<E> {
         let (now, waits) = (self.now, self.unsent(id) > 0);
         let Some(c) = self.owned_mut(id) else { return };
         let before = core::mem::replace(&mut c.settings, options.into());
+        c.settings.set_urgent_waits(before.urgent_waits());
         c.marks.set(Marks::REARM);
         // TCP_NODELAY sends what waits under a cork too, also when it is set once more. A cork that is pulled lets go of what waits for the rest of a message.
         let flushes = !before.nodelay() || before == c.settings || before.cork() && !options.cork;
@@ -672,7 +674,7 @@ impl<E: Env> Conn<E> {
     #[cold]
     fn reads_past_urgent(&mut self, rx: &E::Rx) {
         if self.rcv_ahead.urgent.le(self.read_to(rx)) {
-            self.marks.clear(Marks::RECV_URGENT);
+            self.settings.set_urgent_waits(false);
         }
     }
 

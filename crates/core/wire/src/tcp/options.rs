@@ -1,4 +1,5 @@
-//! TCP options: maximum segment size (RFC 9293 3.2), window scale and timestamps (RFC 7323 2, 3), selective acknowledgment (RFC 2018).
+//! TCP options: maximum segment size (RFC 9293 3.2), window scale and timestamps (RFC 7323 2, 3), selective acknowledgment (RFC 2018),
+//! counters of ECN (RFC 9768 3.2.3).
 //!
 //! Hostile lists. RFC 9293 3.1 asks that an illegal option length be expected (MUST-7) and only suggests a reset. Reading stops at the first
 //! option whose length is 0 or 1 or runs past the header: what stood before it counts, the rest is ignored, and
@@ -19,6 +20,11 @@ const WSCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TS: u8 = 8;
+/// The AccECN options (RFC 9768 3.2.3): the counter of ECT(0) first, or that of ECT(1).
+const ACC_ECN_0: u8 = 172;
+const ACC_ECN_1: u8 = 174;
+/// Bytes of one counter.
+const COUNTER_LEN: usize = 3;
 
 /// Blocks that fit a header: 40 bytes of options hold at most four (RFC 2018 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
@@ -83,6 +89,81 @@ impl fmt::Debug for SackBlocks {
     }
 }
 
+/// The AccECN option: how many bytes of payload arrived with each ECN codepoint, 24 bits of each counter (RFC 9768 3.2.3).
+///
+/// Only the first ones may be there. Their order is ECT(0), CE, ECT(1), or the other way round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AccEcn {
+    /// ECT(1) comes first, ECT(0) last (kind 174).
+    pub is_ect1_first: bool,
+    /// How many counters there are.
+    len: u8,
+    /// They, in the order in which they stand. What is not there is zero.
+    counters: [[u8; COUNTER_LEN]; 3],
+}
+
+impl AccEcn {
+    /// The first `count` of three counters, in the order that `is_ect1_first` says. Of each the lower 24 bits are kept.
+    #[inline]
+    pub const fn new(is_ect1_first: bool, [ect0, ce, ect1]: [u32; 3], count: usize) -> AccEcn {
+        const NONE: [u8; COUNTER_LEN] = [0; COUNTER_LEN];
+        let [a, b, c] = if is_ect1_first { [ect1, ce, ect0] } else { [ect0, ce, ect1] };
+        let counters = match count {
+            0 => [NONE, NONE, NONE],
+            1 => [low(a), NONE, NONE],
+            2 => [low(a), low(b), NONE],
+            _ => [low(a), low(b), low(c)],
+        };
+        AccEcn { is_ect1_first, counters, len: if count > 3 { 3 } else { count as u8 } }
+    }
+
+    /// The counters that are there: ECT(0), CE, ECT(1).
+    #[inline]
+    pub fn counters(&self) -> [Option<u32>; 3] {
+        let [a, b, c] = self.counters.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]));
+        let held = [(self.len > 0).then_some(a), (self.len > 1).then_some(b), (self.len > 2).then_some(c)];
+        if self.is_ect1_first { [held[2], held[1], held[0]] } else { held }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub const fn count(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Bytes of an option with `count` counters and the padding behind it.
+    #[inline]
+    pub const fn padded_len(count: usize) -> usize {
+        (2 + COUNTER_LEN * count).next_multiple_of(4)
+    }
+
+    /// The option as it stands in a header, without padding.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        let kind = if self.is_ect1_first { ACC_ECN_1 } else { ACC_ECN_0 };
+        let head = [kind, (2 + COUNTER_LEN * self.count()) as u8];
+        let counters = self.counters.iter().take(self.count());
+        head.into_iter().chain(counters.copied().flatten())
+    }
+
+    fn parse(kind: u8, data: &[u8]) -> Option<AccEcn> {
+        // RFC 9768 3.2.3: lengths of 2, 5, 8 and 11; of a longer one the first three counters count.
+        let len = (data.len() / COUNTER_LEN).min(3);
+        if data.len() % COUNTER_LEN != 0 {
+            return None;
+        }
+        let mut counters = [[0; COUNTER_LEN]; 3];
+        for (counter, bytes) in counters.iter_mut().zip(data.chunks_exact(COUNTER_LEN)) {
+            counter.copy_from_slice(bytes);
+        }
+        Some(AccEcn { is_ect1_first: kind == ACC_ECN_1, counters, len: len as u8 })
+    }
+}
+
+const fn low(counter: u32) -> [u8; COUNTER_LEN] {
+    let [_, a, b, c] = counter.to_be_bytes();
+    [a, b, c]
+}
+
 /// The options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
@@ -98,17 +179,30 @@ pub struct TcpOptions {
     pub broken: bool,
     /// Selective acknowledgments.
     pub sack: SackBlocks,
+    /// Counters of ECN.
+    pub acc_ecn: Option<AccEcn>,
 }
 
 impl TcpOptions {
     /// No option.
-    pub const NONE: TcpOptions =
-        TcpOptions { ts: None, mss: None, wscale: None, sack_permitted: false, broken: false, sack: SackBlocks::NONE };
+    pub const NONE: TcpOptions = TcpOptions {
+        ts: None,
+        mss: None,
+        wscale: None,
+        sack_permitted: false,
+        broken: false,
+        sack: SackBlocks::NONE,
+        acc_ecn: None,
+    };
 
     /// Nothing but, perhaps, timestamps.
     #[inline]
     pub const fn is_ts_at_most(&self) -> bool {
-        self.mss.is_none() && self.wscale.is_none() && !self.sack_permitted && self.sack.is_empty()
+        self.mss.is_none()
+            && self.wscale.is_none()
+            && !self.sack_permitted
+            && self.sack.is_empty()
+            && self.acc_ecn.is_none()
     }
 
     /// Reads an option list, 0–40 bytes.
@@ -148,6 +242,7 @@ impl TcpOptions {
                     }
                     seen_sack = true;
                 }
+                RawOption::AccEcn(counters) => opts.acc_ecn = opts.acc_ecn.or(Some(counters)),
                 RawOption::Broken => opts.broken = true,
                 RawOption::End | RawOption::Nop | RawOption::Other { .. } => {}
             }
@@ -169,7 +264,8 @@ impl TcpOptions {
         let wscale = if self.wscale.is_some() { 4 } else { 0 };
         let ts = if self.ts.is_some() { 12 } else { 0 };
         let sack_permitted = if self.sack_permitted && self.ts.is_none() { 4 } else { 0 };
-        mss + wscale + ts + sack_permitted
+        let acc_ecn = self.acc_ecn.map_or(0, |a| AccEcn::padded_len(a.count()));
+        mss + wscale + ts + sack_permitted + acc_ecn
     }
 
     /// Bytes of the header that [`super::emit`] writes with these options: 20–60, a multiple of 4. SACK blocks that do not fit are left out, the last first:
@@ -185,11 +281,15 @@ impl TcpOptions {
     #[inline]
     pub(super) fn emit(&self, out: &mut [u8]) -> usize {
         match *self {
-            TcpOptions { ts: Some(ts), mss: Some(mss), wscale: Some(shift), sack_permitted: true, sack, .. }
-                if sack.is_empty() =>
-            {
-                Self::emit_usual_syn(mss, ts, shift, out)
-            }
+            TcpOptions {
+                ts: Some(ts),
+                mss: Some(mss),
+                wscale: Some(shift),
+                sack_permitted: true,
+                sack,
+                acc_ecn: None,
+                ..
+            } if sack.is_empty() => Self::emit_usual_syn(mss, ts, shift, out),
             _ => self.emit_any(out),
         }
     }
@@ -228,6 +328,12 @@ impl TcpOptions {
         if let Some(shift) = self.wscale {
             put(&[NOP, WSCALE, 3, shift]);
         }
+        if let Some(acc_ecn) = self.acc_ecn {
+            let padding = core::iter::repeat(NOP);
+            for byte in acc_ecn.bytes().chain(padding).take(AccEcn::padded_len(acc_ecn.count())) {
+                put(&[byte]);
+            }
+        }
         let blocks = self.sack_fits(self.len_without_sack());
         if blocks > 0 {
             put(&[NOP, NOP, SACK, (2 + SACK_BLOCK_LEN * blocks) as u8]);
@@ -257,6 +363,8 @@ pub enum RawOption<'a> {
     Sack(SackBlocks),
     /// TSval and TSecr.
     Ts(u32, u32),
+    /// Counters of ECN.
+    AccEcn(AccEcn),
     /// Any other option, or one of these with a wrong length.
     Other {
         /// The kind field.
@@ -308,6 +416,7 @@ fn known(kind: u8, data: &[u8]) -> Option<RawOption<'static>> {
         WSCALE => <[u8; 1]>::try_from(data).ok().map(|[shift]| RawOption::Wscale(shift)),
         SACK_PERMITTED => data.is_empty().then_some(RawOption::SackPermitted),
         TS => <[u8; 8]>::try_from(data).ok().map(|d| RawOption::Ts(u32_at(&d, 0), u32_at(&d, 4))),
+        ACC_ECN_0 | ACC_ECN_1 => AccEcn::parse(kind, data).map(RawOption::AccEcn),
         SACK => {
             let whole = !data.is_empty() && data.len() % SACK_BLOCK_LEN == 0;
             let mut blocks = SackBlocks::NONE;

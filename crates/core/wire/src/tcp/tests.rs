@@ -39,7 +39,7 @@ fn options(list: &[u8]) -> TcpOptions {
 #[test]
 fn a_segment_is_small() {
     // It is passed by value on the packet path: a cache line and a little.
-    assert!(core::mem::size_of::<Segment>() <= 80, "{}", core::mem::size_of::<Segment>());
+    assert!(core::mem::size_of::<Segment>() <= 88, "{}", core::mem::size_of::<Segment>());
 }
 
 #[test]
@@ -162,8 +162,39 @@ fn data_offsets_out_of_range_are_refused() {
 #[test]
 fn reserved_bits_are_ignored() {
     let mut bytes = bytes_of(&SEGMENT);
-    bytes[12] |= 0x0f;
+    bytes[12] |= 0x0e;
     assert_eq!(parse(&bytes), Ok(SEGMENT));
+}
+
+/// RFC 9768 3.1: the last of them is a control bit now.
+#[test]
+fn the_bit_beside_the_data_offset_is_ae() {
+    let segment = Segment { flags: SEGMENT.flags | Flags::AE, ..SEGMENT };
+    let bytes = bytes_of(&segment);
+    assert_eq!((bytes[12] & 0x0f, parse(&bytes)), (1, Ok(segment)));
+    assert_eq!((segment.flags.ace() & 4, Flags::of_ace(0b111), Flags::of_ace(0b010)), (4, Flags::ACE, Flags::CWR));
+    assert_eq!((plain_with_stamps(&bytes), plain_without_options(&bytes)), (None, None), "for who reads it all");
+}
+
+/// RFC 9768 3.2.3: two orders, and none to three counters of 24 bits.
+#[test]
+fn counters_of_ecn_are_written_and_read_in_both_orders() {
+    for (ect1_first, kind, order) in [(false, 172, [11, 12, 13]), (true, 174, [13, 12, 11])] {
+        for count in 0..=3 {
+            let sent = AccEcn::new(ect1_first, [0x0100_000b, 12, 13], count);
+            let list: Vec<u8> = sent.bytes().collect();
+            assert_eq!((list[0], usize::from(list[1]), list.len()), (kind, 2 + 3 * count, 2 + 3 * count));
+            assert!(list[2..].chunks(3).zip(order).all(|(bytes, n)| bytes == [0, 0, n]));
+            let segment = Segment { opts: TcpOptions { acc_ecn: Some(sent), ..TcpOptions::NONE }, ..SEGMENT };
+            let bytes = bytes_of(&segment);
+            assert_eq!(bytes.len(), HEADER_LEN + AccEcn::padded_len(count));
+            assert_eq!(parse(&bytes).unwrap().opts.acc_ecn, Some(sent));
+            assert_eq!(sent.counters().iter().flatten().count(), count);
+        }
+    }
+    // Of an option that is longer than any of today the first three counters count; one with a part of a counter is none.
+    assert_eq!(options(&[172, 14, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4]).acc_ecn, Some(AccEcn::new(false, [1, 2, 3], 3)));
+    assert_eq!(options(&[172, 6, 0, 0, 1, 0]).acc_ecn, None);
 }
 
 #[test]
@@ -266,6 +297,7 @@ fn flags_read_as_tcpdump_writes_them() {
         (Flags::SYN | Flags::ACK, "S."),
         (Flags::FIN | Flags::PSH | Flags::ACK, "FP."),
         (Flags(0xff), "FSRP.UEW"),
+        (Flags(0x1ff), "FSRP.UEWe"),
     ] {
         assert_eq!(flags.to_string(), text);
     }

@@ -8,7 +8,7 @@ prop_compose! {
     pub(crate) fn segment_with(opts: impl Strategy<Value = TcpOptions>)(
         ports in any::<(u16, u16)>(),
         numbers in any::<(u32, u32)>(),
-        flags in any::<u8>(),
+        flags in 0..0x200u16,
         (wnd, urg) in any::<(u16, u16)>(),
         opts in opts,
     ) -> Segment {

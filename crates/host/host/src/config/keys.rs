@@ -3,7 +3,7 @@
 use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
-use clearway_proto::{Congestion, MtuProbing, WhenFull};
+use clearway_proto::{Congestion, EcnMode, MtuProbing, WhenFull};
 use clearway_shm::attach_socket::Secret;
 
 use super::read::{Set, Value};
@@ -85,6 +85,8 @@ pub const KEYS: &[Key] = &[
 
     key("tcp", "congestion", "Congestion control of connections that choose none: \"cubic\" or \"reno\". Without it: \"cubic\".",
         to!(tcp.defaults.congestion = |v: &Value<'_, '_>| v.one_of(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno)]))),
+    key("tcp", "ecn", "Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and accepted, 2 accepted, 3 AccECN asked for and accepted, 4 AccECN accepted and ECN asked for, 5 AccECN accepted. Without it: 2.",
+        to!(tcp.defaults.ecn = |v: &Value<'_, '_>| v.number(0..=5).map(|n: u64| EcnMode::of(n).unwrap_or_default()))),
     key("tcp", "nodelay", "Small segments do not wait for company: true or false. Without it: false.",
         to!(tcp.defaults.nodelay = |v: &Value<'_, '_>| v.boolean())),
     key("tcp", "sack", "Selective acknowledgements: true or false. Without it: true.", to!(tcp.sack = |v: &Value<'_, '_>| v.boolean())),

@@ -35,7 +35,7 @@ fn tcp_rows(counters: &Counters) -> Rows {
         syn_cookies_sent, syn_cookies_accepted, syn_cookies_failed, challenge_acks, challenge_acks_limited,
         syn_acks_repeated, half_open_timeouts, retransmit_timeouts, fast_recoveries, tail_loss_probes, tail_loss_repairs, losses_undone, sent_unrecorded, mtu_black_holes, sack_reneged, timeouts,
         window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted, orphans_timed_out,
-        shortage_resets, idle_evicted, time_wait_evicted, time_wait_reused, broken,
+        shortage_resets, idle_evicted, ecn_classic, ecn_accurate, ce_segs_in, ce_delivered, ecn_reductions, time_wait_evicted, time_wait_reused, broken,
     ]
 }
 

@@ -36,7 +36,7 @@ proptest! {
         v4: bool, ethernet: bool, len in 1usize..12_000, size in 1u16..3_000, flags in 0u8..=255,
     ) {
         let (src, dst) = addresses(v4);
-        let flags = Flags(flags).without(Flags::SYN | Flags::RST | Flags::URG);
+        let flags = Flags(u16::from(flags)).without(Flags::SYN | Flags::RST | Flags::URG);
         let payload = pattern(len);
         let frame = tcp_frame(v4, ethernet, flags, &payload);
         let pieces = pieces(&Cut::new(&frame, ethernet, size).unwrap());

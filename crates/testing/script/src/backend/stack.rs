@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
-use clearway_proto::{Config, Congestion, Env, InterfaceSpec, Link, NextHop, Stack, Table, TcpConfig};
+use clearway_proto::{Config, Congestion, EcnMode, Env, InterfaceSpec, Link, NextHop, Stack, Table, TcpConfig};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
@@ -76,6 +76,7 @@ impl Core {
         let mut config = Config::new(*b"packet scripts need no true luck");
         // As Linux's knobs stand beside it (`kernel/namespace.rs`).
         config.tcp.tail_loss_probe = false;
+        config.tcp.defaults.ecn = EcnMode::Off;
         let commands = script.settings.commands.clone();
         for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
             turn_knob(&mut config.tcp, &name, &value);
@@ -239,6 +240,7 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
         "tcp_rto_max_ms" => tcp.rto_max = Duration::from_millis(number),
         // Linux chooses the scale by the largest buffer; what a window may be at most is the store's matter, which was made with it.
         "tcp_rmem" => tcp.max_receive_window = largest(value).unwrap_or(tcp.max_receive_window),
+        "tcp_ecn" => tcp.defaults.ecn = EcnMode::of(number).unwrap_or_default(),
         "tcp_congestion_control" => {
             tcp.defaults.congestion = if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
         }

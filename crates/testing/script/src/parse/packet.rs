@@ -1,5 +1,6 @@
 //! Packets: `< S 0:0(0) win 1000 <mss 1460>`, `> udp (100)`, `< [1:101(100)] icmp unreachable port_unreachable`.
 
+use clearway_wire::tcp::AccEcn;
 use clearway_wire::{Ecn, Flags};
 
 use super::Parser;
@@ -12,7 +13,7 @@ const LETTERS: [(char, Flags); 9] = [
     ('R', Flags::RST),
     ('P', Flags::PSH),
     ('.', Flags::ACK),
-    ('A', Flags::ACK),
+    ('A', Flags::AE),
     ('U', Flags::URG),
     ('E', Flags::ECE),
     ('W', Flags::CWR),
@@ -101,7 +102,7 @@ impl Parser {
             for letter in text.chars() {
                 match LETTERS.iter().find(|(name, _)| *name == letter) {
                     Some((_, flag)) => flags |= *flag,
-                    None => return self.error("flags out of `FSRP.UEW`, or `udp` or `icmp`"),
+                    None => return self.error("flags out of `FSRP.UEWA`, or `udp` or `icmp`"),
                 }
             }
             self.skip();
@@ -169,12 +170,31 @@ impl Parser {
                 let ecr = if self.takes_word("ecr") { self.stamp()? } else { return self.error("`ecr`") };
                 TcpOption::Ts(val, ecr)
             }
+            "ECN" => TcpOption::AccEcn(self.counters()?),
             "raw" => TcpOption::Raw(self.hex()?),
             _ => {
                 self.at -= 1;
-                return self.error("`mss`, `wscale`, `sackOK`, `sack`, `TS`, `nop`, `eol` or `raw`");
+                return self.error("`mss`, `wscale`, `sackOK`, `sack`, `TS`, `ECN`, `nop`, `eol` or `raw`");
             }
         })
+    }
+
+    /// `e0b 1 ceb 0 e1b 1`, or the other way round; those at the end may be missing.
+    fn counters(&mut self) -> Result<AccEcn, ParseError> {
+        let is_ect1_first = *self.peek() == Token::Word("e1b".into());
+        let names = if is_ect1_first { ["e1b", "ceb", "e0b"] } else { ["e0b", "ceb", "e1b"] };
+        let (mut told, mut count) = ([0; 3], 0);
+        while let Some(name) = names.get(count).filter(|name| *self.peek() == Token::Word((**name).into())) {
+            self.skip();
+            let value = self.number()?;
+            match *name {
+                "e0b" => told[0] = value,
+                "ceb" => told[1] = value,
+                _ => told[2] = value,
+            }
+            count += 1;
+        }
+        Ok(AccEcn::new(is_ect1_first, told, count))
     }
 
     fn stamp(&mut self) -> Result<Option<u32>, ParseError> {

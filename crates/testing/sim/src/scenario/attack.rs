@@ -128,7 +128,7 @@ fn noise(w: &mut World, rng: &mut Rng, host: usize) {
 
 /// A segment that was sound before some of its bytes were changed; its checksum is not made anew.
 fn mangled(w: &mut World, rng: &mut Rng, host: usize, framing: Framing, v6: bool) {
-    let flags = Flags(rng.next_u32() as u8);
+    let flags = Flags(rng.next_u32() as u16 & 0x1ff);
     let mut packet = segment_to(rng, host, v6, flags);
     // One bit, so that the checksum is surely wrong; where it does not look, no harm is done.
     let bit = rng.below(packet.len() as u64 * 8);
@@ -141,7 +141,7 @@ fn mangled(w: &mut World, rng: &mut Rng, host: usize, framing: Framing, v6: bool
 
 /// A sound segment that belongs to no connection.
 fn stray_segment(w: &mut World, rng: &mut Rng, host: usize, framing: Framing, v6: bool) {
-    let flags = Flags(rng.next_u32() as u8);
+    let flags = Flags(rng.next_u32() as u16 & 0x1ff);
     let packet = segment_to(rng, host, v6, flags);
     throw(w, host, framing, &packet);
 }

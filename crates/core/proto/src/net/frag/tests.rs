@@ -130,6 +130,57 @@ fn fragments_in_any_order_become_the_datagram() {
     }
 }
 
+fn with_mark(packet: &[u8], mark: Ecn) -> Vec<u8> {
+    let mut out = packet.to_vec();
+    if out[0] >> 4 == 4 {
+        out[1] |= mark as u8;
+        out[10..12].fill(0);
+        let sum = clearway_wire::checksum::sum(&out[..20]).finish();
+        out[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        out[1] |= (mark as u8) << 4;
+    }
+    out
+}
+
+/// The ECN bits with which a datagram arrives whose three fragments have these.
+fn reassembled(pair: (&str, &str), marks: [Ecn; 3]) -> Result<Ecn, Drop> {
+    let mut u = Udp::new();
+    let pieces = cut(&datagram(pair, &[5; 60]), 24);
+    for (piece, mark) in pieces.iter().zip(marks) {
+        if let Some(why) = u.net.ingest(&with_mark(piece, mark)) {
+            return Err(why);
+        }
+    }
+    let tos = u.sockets.iter().find_map(|socket| u.net.stack.udp_recv(*socket).map(|datagram| datagram.tos));
+    Ok(Ecn::of(tos.expect("it is whole")))
+}
+
+/// RFC 3168 5.3.
+#[test]
+fn a_mark_on_any_fragment_is_one_on_the_datagram() {
+    for pair in PAIRS {
+        for at in 0..3 {
+            let mut marks = [Ecn::Ect0; 3];
+            assert_eq!(reassembled(pair, marks), Ok(Ecn::Ect0));
+            marks[at] = Ecn::Ce;
+            assert_eq!(reassembled(pair, marks), Ok(Ecn::Ce));
+        }
+        assert_eq!(reassembled(pair, [Ecn::NotEct; 3]), Ok(Ecn::NotEct));
+        assert_eq!(reassembled(pair, [Ecn::Ect1, Ecn::Ce, Ecn::Ect0]), Ok(Ecn::Ce));
+    }
+}
+
+#[test]
+fn fragments_of_which_some_cannot_be_marked_end_their_datagram() {
+    for pair in PAIRS {
+        for mark in [Ecn::Ce, Ecn::Ect0, Ecn::Ect1] {
+            assert_eq!(reassembled(pair, [Ecn::NotEct, mark, mark]), Err(Drop::FragmentMixedEcn));
+            assert_eq!(reassembled(pair, [mark, mark, Ecn::NotEct]), Err(Drop::FragmentMixedEcn));
+        }
+    }
+}
+
 #[test]
 fn the_same_fragment_twice_is_dropped_alone() {
     let data = vec![5; 60];

@@ -6,7 +6,7 @@ use clearway_wire::group::Message;
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::ipv6_ext::{self, Refusal};
-use clearway_wire::{Addr, Endpoint, EtherType, Mac, Proto, eth, igmp, ip as wire_ip, ipv4, ipv6, mld, tcp, udp};
+use clearway_wire::{Addr, Ecn, Endpoint, EtherType, Mac, Proto, eth, igmp, ip as wire_ip, ipv4, ipv6, mld, tcp, udp};
 
 use crate::counters::Drop;
 use crate::flow::FlowKey;
@@ -121,10 +121,11 @@ impl<E: Env> Stack<E> {
             Step::Deliver(packet) if packet.proto == Proto::TCP => {
                 let (l4_at, len) = (start + packet.l4_at, packet.l4().len());
                 let (key, seg) = self.tcp_head(&packet, meta)?;
+                let mark = Ecn::of(packet.envelope.tos);
                 let mut buf = buf;
                 buf.trim_front(l4_at + usize::from(seg.header_len));
                 buf.truncate(len - usize::from(seg.header_len));
-                self.tcp_segment(now, &key, &seg, meta, buf)
+                self.tcp_segment(now, &key, (&seg, mark), meta, buf)
             }
             Step::Deliver(packet) => {
                 let result = self.transport(now, meta, &packet);
@@ -152,10 +153,11 @@ impl<E: Env> Stack<E> {
             return self.transport(now, &meta, &packet);
         }
         let (key, seg) = self.tcp_head(&packet, &meta)?;
+        let mark = Ecn::of(packet.envelope.tos);
         let payload = packet.l4().get(usize::from(seg.header_len)..).unwrap_or(&[]);
         let maker = self.tcp.pools.buffers.as_mut().ok_or(Drop::FragmentNoBuffer)?;
         let buf = maker(payload).ok_or(Drop::FragmentNoBuffer)?;
-        self.tcp_segment(now, &key, &seg, &meta, buf)
+        self.tcp_segment(now, &key, (&seg, mark), &meta, buf)
     }
 
     fn step<'p>(&mut self, now: Instant, link: Link, packet: &'p [u8], reassembled: bool) -> Result<Step<'p>, Drop> {
@@ -331,14 +333,14 @@ impl<E: Env> Stack<E> {
         &mut self,
         now: Instant,
         key: &FlowKey,
-        seg: &clearway_wire::Segment,
+        (seg, mark): (&clearway_wire::Segment, Ecn),
         meta: &RxMeta,
         buf: E::Buf,
     ) -> Result<(), Drop> {
         let Stack { config, counters, ip, replies, tcp, .. } = self;
         let found = tcp.lookup(key);
         let mut cx = Cx { now, config, counters, replies, ip };
-        tcp.on_segment(&mut cx, TcpArrival { key, found, seg, meta, payload: buf })
+        tcp.on_segment(&mut cx, TcpArrival { key, found, seg, meta, mark, payload: buf })
     }
 
     /// Everything above IP but TCP.

@@ -16,7 +16,6 @@ pub(crate) enum Event {
     },
     /// The peer says that a segment was marked "congestion experienced" (RFC 3168 6.1.2), with `flight` bytes outstanding: once per round trip, and not
     /// in a round trip in which a loss was answered already.
-    #[cfg_attr(not(test), expect(dead_code, reason = "marks are not told yet"))]
     Marked {
         /// FlightSize.
         flight: u32,

@@ -1,5 +1,6 @@
 use clearway_wire::tcp::TcpOptions;
 
+use super::super::ecn::Handshake;
 use super::{Agreed, MIN_MSS, Offered, agree, ours};
 use crate::config::TcpConfig;
 
@@ -14,14 +15,36 @@ fn with(peer: Offered) -> Agreed {
 #[test]
 fn what_both_offer_is_agreed() {
     let a = with(full());
-    assert_eq!(a, Agreed { snd_scale: 9, rcv_scale: 10, scaling: true, ts: true, sack: true, mss: 1460 });
+    assert_eq!(
+        a,
+        Agreed {
+            snd_scale: 9,
+            rcv_scale: 10,
+            scaling: true,
+            ts: true,
+            sack: true,
+            mss: 1460,
+            ecn: Handshake::default()
+        }
+    );
     assert_eq!(a.payload_mss(), 1448);
 }
 
 #[test]
 fn what_the_peer_leaves_out_is_off() {
     let a = with(Offered::default());
-    assert_eq!(a, Agreed { snd_scale: 0, rcv_scale: 0, scaling: false, ts: false, sack: false, mss: 536 });
+    assert_eq!(
+        a,
+        Agreed {
+            snd_scale: 0,
+            rcv_scale: 0,
+            scaling: false,
+            ts: false,
+            sack: false,
+            mss: 536,
+            ecn: Handshake::default()
+        }
+    );
     assert_eq!(a.payload_mss(), 536);
     assert_eq!(agree(&TcpConfig::default(), &Offered::default(), true, 1440, 0).mss, 1220);
 }
@@ -31,7 +54,18 @@ fn what_we_do_not_offer_is_off() {
     let cfg = TcpConfig { window_scaling: false, timestamps: false, sack: false, ..TcpConfig::default() };
     assert_eq!(ours(&cfg, 1460, 0), Offered { mss: Some(1460), scale: None, ts: None, sack: false });
     let a = agree(&cfg, &full(), false, 1460, 0);
-    assert_eq!(a, Agreed { snd_scale: 0, rcv_scale: 0, scaling: false, ts: false, sack: false, mss: 1460 });
+    assert_eq!(
+        a,
+        Agreed {
+            snd_scale: 0,
+            rcv_scale: 0,
+            scaling: false,
+            ts: false,
+            sack: false,
+            mss: 1460,
+            ecn: Handshake::default()
+        }
+    );
 }
 
 #[test]

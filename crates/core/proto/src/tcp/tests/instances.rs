@@ -2,6 +2,7 @@
 //! the steps do one by one. The same random peer and owner are played to three stacks, which must not differ in a bit of the record or of what leaves.
 
 use clearway_base::Rng;
+use clearway_wire::Ecn;
 
 use super::*;
 use crate::tcp::conn::Conn;
@@ -48,7 +49,7 @@ fn picture(c: &Conn<TestEnv>) -> std::string::String {
 /// What the peer and the owner do next.
 #[derive(Clone, Debug)]
 enum Act {
-    Arrives(Segment, Vec<u8>),
+    Arrives(Segment, Vec<u8>, Ecn),
     Writes(usize),
     Reads,
     Waits(Duration),
@@ -100,14 +101,18 @@ impl Peer {
         if let Some((val, _)) = &mut seg.opts.ts {
             *val = b.net.now.as_millis() as u32 - if self.rng.below(20) == 0 { 3000 } else { 0 };
         }
-        Act::Arrives(seg, pattern(len))
+        let mark = Ecn::of(self.rng.next_u32() as u8);
+        if self.rng.below(4) == 0 {
+            seg.flags |= Flags::of_ace(self.rng.next_u32() as u8);
+        }
+        Act::Arrives(seg, pattern(len), mark)
     }
 }
 
 fn play(b: &mut Bench, act: &Act) -> Vec<Vec<u8>> {
     match act {
-        Act::Arrives(seg, data) => {
-            b.put(*seg, data);
+        Act::Arrives(seg, data, mark) => {
+            b.put_marked(*mark, *seg, data);
         }
         Act::Writes(n) => {
             b.send(&pattern(*n));
@@ -123,12 +128,14 @@ fn play(b: &mut Bench, act: &Act) -> Vec<Vec<u8>> {
     b.net.emit()
 }
 
-fn bench(stamps: bool, sack: bool, nodelay: bool) -> Bench {
+/// `ecn`: what the peer's SYN asks for, and its first ACK says.
+fn bench(stamps: bool, sack: bool, nodelay: bool, (asked, told): (u8, u8)) -> Bench {
     let config = if stamps { config() } else { plain() };
     let mut b = Bench::new(config);
-    b.listen(8);
+    b.listen_for(EcnMode::AcceptAccurate);
     let ts = stamps.then_some((10_000, 0));
-    b.handshake(TcpOptions { mss: Some(1400), sack_permitted: sack, ts, ..TcpOptions::NONE }, 40_000);
+    let opts = TcpOptions { mss: Some(1400), sack_permitted: sack, ts, ..TcpOptions::NONE };
+    b.handshake_with((Flags::of_ace(asked), Flags::of_ace(told)), opts, 40_000);
     let id = b.id();
     let options = b.net.stack.options(id).expect("it is there");
     b.net.stack.set_options(id, ConnOptions { nodelay, ..options });
@@ -137,9 +144,10 @@ fn bench(stamps: bool, sack: bool, nodelay: bool) -> Bench {
 
 #[test]
 fn all_instances_of_the_path_in_and_out_do_the_same() {
-    for seed in 0..96 {
+    for seed in 0..144 {
+        let ecn = [(0, 0), (0b011, 0), (0b111, 0b010)][seed as usize % 3];
         let kind = |bit: u64| seed >> bit & 1 == 1;
-        let mut benches: Vec<Bench> = (0..3).map(|_| bench(kind(0), kind(1), kind(2))).collect();
+        let mut benches: Vec<Bench> = (0..3).map(|_| bench(kind(0), kind(1), kind(2), ecn)).collect();
         for (b, which) in benches.iter_mut().zip([Instances::All, Instances::NoFastPath, Instances::StepByStep]) {
             b.net.stack.tcp.pools.instances = which;
         }
@@ -152,7 +160,13 @@ fn all_instances_of_the_path_in_and_out_do_the_same() {
                     let left = play(b, &act);
                     let c = b.net.stack.tcp.owned(b.id()).expect("it lives");
                     let drops = core::mem::take(&mut b.net.drops);
-                    (picture(c), drops, std::format!("{:?}", b.net.stack.counters().tcp), left)
+                    let ecn = c.ecn(&b.net.stack.tcp.pools);
+                    (
+                        std::format!("{} {ecn:?}", picture(c)),
+                        drops,
+                        std::format!("{:?}", b.net.stack.counters().tcp),
+                        left,
+                    )
                 })
                 .collect();
             for other in &seen[1..] {

@@ -80,8 +80,8 @@ fn options_at_first() -> SocketOptions {
     SocketOptions { oob_inline: true, ..SocketOptions::default() }
 }
 
-fn of_core(options: &SocketOptions) -> ConnOptions {
-    ConnOptions::of_socket(options, &ConnOptions::default())
+fn of_core(stack: &Stack<ScriptEnv>, options: &SocketOptions) -> ConnOptions {
+    ConnOptions::of_socket(options, stack.defaults())
 }
 
 impl Sockets {
@@ -204,7 +204,7 @@ impl Sockets {
         let (Kind::Fresh { stream: true }, Some(local)) = (&socket.kind, socket.bound) else {
             return fail(Errno::INVALID);
         };
-        let options = of_core(&socket.options);
+        let options = of_core(stack, &socket.options);
         let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog, token: u64::from(fd), options };
         match stack.listen(spec) {
             Ok(id) => self.with(fd, |socket| socket.kind = Kind::Listener { id, incoming: false }),
@@ -236,7 +236,7 @@ impl Sockets {
                 // A mapped socket that was bound to every address takes the one of the route.
                 let local =
                     socket.bound.map(|local| if mapped { Endpoint::new(Addr::ANY_V4, local.port) } else { local });
-                let options = of_core(&socket.options);
+                let options = of_core(stack, &socket.options);
                 let spec = ConnectSpec { table: Table(0), local, remote: to, token: u64::from(fd), options };
                 match stack.connect(now, spec) {
                     Ok(id) => socket.kind = Kind::Conn { id, connecting: true },
@@ -421,7 +421,7 @@ impl Sockets {
                 }
             }
         }
-        let (quick_ack, all) = (options.quick_ack, of_core(options));
+        let (quick_ack, all) = (options.quick_ack, of_core(stack, options));
         if let Kind::Conn { id, .. } = socket.kind {
             stack.set_options(id, all);
             if option.field() == Some(Field::QuickAck) {
