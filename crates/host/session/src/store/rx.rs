@@ -31,6 +31,8 @@ pub struct RxFifo {
     /// Bytes that nobody had read then.
     left: Cell<u32>,
     grant: Grant,
+    /// How much the stack lets be in it: what the connection is worth.
+    most: Cell<u32>,
     /// Bytes that were in it when somebody looked last.
     seen: Cell<u32>,
     // The program cannot be trusted; nothing is read from its memory any more.
@@ -124,14 +126,14 @@ impl RxFifo {
         self.live.borrow_mut().as_mut().map(|live| f(&mut live.end))
     }
 
-    /// How much of it may be filled now.
+    /// How much of it may be filled now: no more than the connection is worth, or half of it would never be full, and its reader never asked to tell of room.
     pub fn granted(&self) -> u32 {
-        self.grant.now()
+        self.grant.now().min(self.most.get())
     }
 
     /// How much of it may be filled now, and how many bytes are free.
     pub fn limit_and_room(&self) -> (u32, u32) {
-        let most = self.grant.now();
+        let most = self.granted();
         (most, self.look(|end| end.len()).unwrap_or(Ok(0)).map_or(0, |len| most.saturating_sub(len)))
     }
 
@@ -188,6 +190,7 @@ impl RxStore<PoolBuf> for FifoRx {
             live: RefCell::new(Some(Live { end, blocks })),
             left: Cell::new(0),
             grant,
+            most: Cell::new(u32::MAX),
             seen: Cell::new(0),
             is_broken: Cell::new(false),
         }))
@@ -229,8 +232,9 @@ impl RxStore<PoolBuf> for FifoRx {
         match inside.end.len() {
             Ok(len) => {
                 queue.has(inside, len);
-                // The process tells when half is free again; until then the window is what the peer hears with each ACK.
-                if len > queue.grant.now() / 2 {
+                // The process tells when half is free again; until then the window is what the peer hears with each ACK. Half of what may be there: a window
+                // that is smaller than the FIFO shuts before half of the FIFO is full.
+                if len > queue.granted() / 2 {
                     inside.end.ask_room();
                 }
             }
@@ -256,6 +260,7 @@ impl RxStore<PoolBuf> for FifoRx {
         if queue.is_broken.get() {
             return 0;
         }
+        queue.most.set(most);
         let room = {
             let mut live = queue.live.borrow_mut();
             let Some(inside) = live.as_mut() else { return queue.place.limit.min(most).saturating_sub(self.slack) };
@@ -280,3 +285,6 @@ impl RxStore<PoolBuf> for FifoRx {
     /// Nothing to do: the process moved its position itself.
     fn consume(&mut self, _queue: &mut Box<RxFifo>, _n: u32) {}
 }
+
+#[cfg(test)]
+mod tests;
