@@ -10,7 +10,9 @@
 use clearway_base::{Instant, Rng};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
-use crate::device::max_frame;
+use clearway_wire::{Ecn, checksum, ipv4};
+
+use crate::device::{ETHERNET_LEN, max_frame};
 use crate::frame_queue::Room;
 use crate::gso::{Cut, finish_checksum, rewrite_checksum};
 use crate::{Dev, DevCounters, DevError, FramePool, RxDrop, TxDrop};
@@ -110,7 +112,12 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
         let len = buf.bytes().len();
         let (flipped_bit, twice) = match self.rx.fate(len) {
             Fate::Lost => return self.counters.drop_rx(RxDrop::FaultLoss),
-            Fate::Goes { flipped_bit, twice } => (flipped_bit, twice),
+            Fate::Goes { flipped_bit, twice, marked } => {
+                if marked {
+                    mark(buf.bytes_mut(), self.ethernet());
+                }
+                (flipped_bit, twice)
+            }
         };
         if let Some(bit) = flipped_bit {
             if self.one_wire {
@@ -159,7 +166,12 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
         }
         let (flipped_bit, twice) = match self.tx.fate(len) {
             Fate::Lost => return Err(TxDrop::FaultLoss),
-            Fate::Goes { flipped_bit, twice } => (flipped_bit, twice),
+            Fate::Goes { flipped_bit, twice, marked } => {
+                if marked {
+                    mark(buf.bytes_mut(), self.ethernet());
+                }
+                (flipped_bit, twice)
+            }
         };
         if let Some(bit) = flipped_bit {
             flip(buf.bytes_mut(), bit);
@@ -173,6 +185,23 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
             }
         }
         self.tx.push(self.now, len, buf).map_err(|_| TxDrop::FaultQueue)
+    }
+}
+
+/// Marks a packet that can be marked (RFC 3168 5): congestion was met on the way.
+fn mark(frame: &mut [u8], ethernet: bool) {
+    const CE: u8 = Ecn::Ce as u8;
+    let Some(packet) = frame.get_mut(if ethernet { ETHERNET_LEN } else { 0 }..) else { return };
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= ipv4::HEADER_LEN && Ecn::of(packet[1]) != Ecn::NotEct => {
+            packet[1] |= CE;
+            let header_len = usize::from(packet[0] & 15) * 4;
+            packet[10..12].fill(0);
+            let sum = checksum::sum(packet.get(..header_len).unwrap_or(&[])).finish();
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Some(6) if packet.len() > 1 && Ecn::of(packet[1] >> 4) != Ecn::NotEct => packet[1] |= CE << 4,
+        _ => {}
     }
 }
 

@@ -24,6 +24,8 @@ pub struct FaultCounts {
     pub reordered: u64,
     /// Frames with a bit turned over.
     pub corrupted: u64,
+    /// Frames that were marked (CE), if they could be.
+    pub marked: u64,
 }
 
 /// What happens to a frame that arrives now.
@@ -31,8 +33,8 @@ pub struct FaultCounts {
 pub(crate) enum Fate {
     /// Gone by chance.
     Lost,
-    /// It goes on, with this bit turned over if there is one, and a second time if `twice`.
-    Goes { flipped_bit: Option<usize>, twice: bool },
+    /// It goes on, with this bit turned over if there is one, a second time if `twice`, and marked if `marked` and it can be.
+    Goes { flipped_bit: Option<usize>, twice: bool, marked: bool },
 }
 
 /// The state of one direction. It owns the frames that are on their way, and no clock.
@@ -70,6 +72,8 @@ impl<T> Impair<T> {
         let twice = self.rng.chance(self.spec.dup_ppm);
         let corrupt = self.rng.chance(self.spec.corrupt_ppm);
         let bit = self.rng.below((len as u64 * 8).max(1)) as usize;
+        // Only where it was asked for, so that the other faults of a seed stay what they are.
+        let marked = self.spec.mark_ppm > 0 && self.rng.chance(self.spec.mark_ppm);
         if lost {
             self.counts.lost += 1;
             return Fate::Lost;
@@ -77,7 +81,8 @@ impl<T> Impair<T> {
         let corrupt = corrupt && len > 0;
         self.counts.corrupted += u64::from(corrupt);
         self.counts.duplicated += u64::from(twice);
-        Fate::Goes { flipped_bit: corrupt.then_some(bit), twice }
+        self.counts.marked += u64::from(marked);
+        Fate::Goes { flipped_bit: corrupt.then_some(bit), twice, marked }
     }
 
     /// Sends a frame of `len` bytes on its way; gives it back when the link's queue is full.

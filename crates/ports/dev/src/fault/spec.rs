@@ -18,6 +18,8 @@ pub struct Impairment {
     pub dup_ppm: u32,
     /// Frames that arrive with one bit turned over, in parts per million.
     pub corrupt_ppm: u32,
+    /// Packets that are marked (CE) instead of lost, if they can be, in parts per million.
+    pub mark_ppm: u32,
     /// How long every frame is on its way.
     pub delay: Duration,
     /// Bits per second that the link carries; 0 for no limit.
@@ -36,6 +38,7 @@ impl Default for Impairment {
             reorder_ppm: 0,
             dup_ppm: 0,
             corrupt_ppm: 0,
+            mark_ppm: 0,
             delay: Duration::ZERO,
             rate_bps: 0,
             limit: DEFAULT_LIMIT,
@@ -61,7 +64,7 @@ pub struct FaultSpec {
 }
 
 const WORDS: &str =
-    "loss, reorder, dup, corrupt (all in percent), delay, rate and limit, each alone or behind rx. or tx.";
+    "loss, reorder, dup, corrupt, mark (all in percent), delay, rate and limit, each alone or behind rx. or tx.";
 
 impl FromStr for FaultSpec {
     type Err = SpecError;
@@ -88,6 +91,7 @@ fn set(to: &mut Impairment, key: &str, word: &Word<'_>) -> Result<(), SpecError>
         "reorder" => to.reorder_ppm = percent(word)?,
         "dup" => to.dup_ppm = percent(word)?,
         "corrupt" => to.corrupt_ppm = percent(word)?,
+        "mark" => to.mark_ppm = percent(word)?,
         "delay" => to.delay = delay(word)?,
         "rate" => to.rate_bps = rate(word)?,
         "limit" => to.limit = word.number(1..=1_000_000, "100")?,
@@ -160,7 +164,11 @@ impl fmt::Display for Impairment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut empty = true;
         let shares = [("loss", self.loss_ppm), ("reorder", self.reorder_ppm), ("dup", self.dup_ppm)];
-        for (name, ppm) in shares.into_iter().chain([("corrupt", self.corrupt_ppm)]).filter(|(_, ppm)| *ppm > 0) {
+        for (name, ppm) in shares
+            .into_iter()
+            .chain([("corrupt", self.corrupt_ppm), ("mark", self.mark_ppm)])
+            .filter(|(_, ppm)| *ppm > 0)
+        {
             write!(f, "{}{name}={}.{:04}%", if empty { "" } else { "," }, ppm / 10_000, ppm % 10_000)?;
             empty = false;
         }

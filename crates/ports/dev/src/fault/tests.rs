@@ -1,4 +1,4 @@
-use clearway_wire::{Flags, ipv4, tcp};
+use clearway_wire::{Addr, Ecn, Flags, Proto, ipv4, tcp};
 
 use super::*;
 use crate::pair::{PairConfig, PairEnd, pair};
@@ -42,14 +42,56 @@ fn receive(dev: &mut impl Dev<Buf = PoolBuf>) -> Vec<(Vec<u8>, RxMeta)> {
 
 #[test]
 fn words_are_read_for_one_direction_or_both() {
-    let faults = spec("loss=2%,reorder=5%,dup=1%,corrupt=0.1%,rx.delay=1.5ms,rate=100M,limit=100,tx.loss=100%");
+    let faults = spec("loss=2%,reorder=5%,dup=1%,corrupt=0.1%,mark=3%,rx.delay=1.5ms,rate=100M,limit=100,tx.loss=100%");
     assert_eq!((faults.rx.loss_ppm, faults.tx.loss_ppm), (20_000, 1_000_000));
     assert_eq!((faults.rx.reorder_ppm, faults.rx.dup_ppm, faults.tx.corrupt_ppm), (50_000, 10_000, 1_000));
+    assert_eq!((faults.rx.mark_ppm, faults.tx.mark_ppm), (30_000, 30_000));
     assert_eq!((faults.rx.delay.as_micros(), faults.tx.delay.as_micros()), (1_500, 0));
     assert_eq!((faults.tx.rate_bps, faults.tx.limit), (100_000_000, 100));
     assert_eq!(spec(""), FaultSpec::default());
     let again = spec(&faults.rx.to_string());
     assert_eq!((again.rx, again.tx), (faults.rx, faults.rx));
+}
+
+#[test]
+fn only_what_can_be_marked_is_marked_and_its_checksum_stays_right() {
+    for ethernet in [false, true] {
+        for before in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+            let mut v4 = vec![0; 28];
+            let (src, dst) = (Addr::v4([10, 0, 0, 1]), Addr::v4([10, 0, 0, 2]));
+            let header = ipv4::Header {
+                src,
+                dst,
+                proto: Proto::UDP,
+                tos: 0x10 | before as u8,
+                ttl: 64,
+                id: 1,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                payload_len: 8,
+            };
+            ipv4::emit(&header, &mut v4);
+            let mut v6 = vec![0; 48];
+            (v6[0], v6[1]) = (0x60, (before as u8) << 4);
+            let after = if before == Ecn::NotEct { before } else { Ecn::Ce };
+            for (packet, at) in [(v4, 0), (v6, 4)] {
+                let front = if ethernet { 14 } else { 0 };
+                let mut frame = vec![0; front];
+                frame.extend(packet);
+                mark(&mut frame, ethernet);
+                assert_eq!(Ecn::of(frame[front + 1] >> at), after);
+                if at == 0 {
+                    let ip = ipv4::check(&frame[front..], true).expect("a good checksum");
+                    assert_eq!(ip.tos() & !3, 0x10);
+                }
+            }
+        }
+    }
+    for len in 0..20 {
+        mark(&mut vec![0x45; len], false);
+        mark(&mut vec![0x6f; len], true);
+    }
 }
 
 #[test]
