@@ -117,6 +117,8 @@ impl World {
         let pool = FramePool::new(PoolBudget::default());
         let mut config = Config::new([7; 32]);
         config.limits.half_open = 65_536;
+        // Each may hold a megabyte, however small its congestion window: the worst that few of them can do.
+        config.tcp.initial_send_buffer = 1 << 20;
         let memory = Memory::of(config.limits.connections);
         let buffers = (pool.small().count() + pool.large().count()) as u32;
         let (rx, tx) = if shared {
