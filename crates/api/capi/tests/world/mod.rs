@@ -183,7 +183,10 @@ impl Tap {
     pub(crate) const OURS: [&str; 2] = ["10.98.0.2", "fd98::2"];
 
     pub(crate) fn new() -> Tap {
-        let tap = Tap { name: format!("cwcapi-{}", std::process::id()) };
+        // Tests of one process run beside each other.
+        static TAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = TAPS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let tap = Tap { name: format!("cw{number}-{}", std::process::id()) };
         ip(&["netns", "add", &tap.name]);
         for line in [
             "link set lo up",

@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
         to!(tcp.mtu_probing = |v: &Value<'_, '_>| v.one_of(&[("never", MtuProbing::Never), ("black-holes", MtuProbing::BlackHoles), ("always", MtuProbing::Always)]))),
     key("tcp", "initial-window", "Segments that a connection may send at first, 1 to 64. Without it: 10.", to!(tcp.initial_window = |v: &Value<'_, '_>| v.number(1..=64))),
     key("tcp", "max-segment", "Payload bytes of a segment at most, 0 for what the link carries. Without it: 0.", to!(tcp.defaults.max_segment = |v: &Value<'_, '_>| v.number(0..=65_495))),
-    key("tcp", "max-receive-window", "Bytes of receive window at most, 64K to 1G. Without it: what a receive FIFO of a program may hold.",
+    key("tcp", "max-receive-window", "Bytes of receive window at most, 64K to 1G; never more than a receive FIFO may hold. Without it: 32M.",
         set_window),
     key("tcp", "rto-min-ms", "The shortest retransmission timeout in milliseconds, 1 to 10000. Without it: 200.", to!(tcp.rto_min = |v: &Value<'_, '_>| millis(v, 1..=10_000))),
     key("tcp", "delayed-ack-ms", "How long an acknowledgement may wait for company in milliseconds, 0 to 500. Without it: 40.", to!(tcp.delayed_ack = |v: &Value<'_, '_>| millis(v, 0..=500))),
