@@ -10,7 +10,7 @@ use libc::msghdr;
 /// The room of `msg` is as large as it says.
 pub(crate) unsafe fn put(msg: &mut msghdr, level: c_int, kind: c_int, value: &[u8]) {
     let space = libc::CMSG_SPACE(value.len() as u32) as usize;
-    if msg.msg_control.is_null() || (msg.msg_controllen as usize) < space {
+    if msg.msg_control.is_null() || msg.msg_controllen < space {
         msg.msg_controllen = 0;
         msg.msg_flags |= libc::MSG_CTRUNC;
         return;

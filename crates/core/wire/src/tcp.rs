@@ -354,7 +354,7 @@ fn emit_fixed<const N: usize>(segment: &Segment, header_len: usize, h: &mut [u8;
     put32(h, 4, segment.seq.0);
     put32(h, 8, segment.ack.0);
     // The data offset counts words in the upper half of its byte: bytes / 4 * 16.
-    put16(h, 12, (header_len * 4) as u16 * 256 | segment.flags.0 & ALL_FLAGS);
+    put16(h, 12, ((header_len * 4) as u16 * 256) | (segment.flags.0 & ALL_FLAGS));
     put16(h, 14, segment.wnd);
     put16(h, 16, 0);
     put16(h, 18, segment.urg);

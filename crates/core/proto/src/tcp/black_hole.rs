@@ -44,7 +44,7 @@ impl<E: Env> Conn<E> {
             }
             MORE_TIMEOUTS => {
                 if let Some(search) = self.rare.get_mut(&mut cx.pools.rare_stats).and_then(|t| t.search.as_mut()) {
-                    search.to_floor(v6);
+                    search.fall_to_floor(v6);
                 }
             }
             _ => {}

@@ -62,7 +62,7 @@ impl MtuSearch {
     }
 
     /// Not even those get through.
-    pub(crate) fn to_floor(&mut self, v6: bool) {
+    pub(crate) fn fall_to_floor(&mut self, v6: bool) {
         self.low = self.low.min(if v6 { BASE_V6 } else { FLOOR_V4 });
         self.probe = None;
     }
@@ -189,7 +189,7 @@ mod tests {
     fn a_link_that_takes_less_than_the_base_bounds_it() {
         let mut s = MtuSearch::from_base(false, 600);
         assert_eq!((s.limit(), s.next(Instant::ZERO, 600)), (600, None));
-        s.to_floor(false);
+        s.fall_to_floor(false);
         assert_eq!(s.limit(), 552);
     }
 }

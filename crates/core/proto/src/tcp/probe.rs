@@ -13,32 +13,12 @@ use super::conn::Conn;
 use super::context::{ConnCx, Pools};
 use super::deadlines::Timer;
 use super::marks::Marks;
+use super::rare_stats::Probe;
 use super::recovery::{Next, Phase};
 use super::sack::SackUpdate;
 use super::span::Span;
 use crate::config::TcpConfig;
-use crate::export::Fields;
 use crate::store::Env;
-
-/// The probe that is out: TLP.end_seq and TLP.is_retrans.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Probe {
-    /// SND.NXT when it had left.
-    pub(crate) end: Seq,
-    /// It repeated something.
-    pub(crate) again: bool,
-}
-
-impl Probe {
-    /// Its part of a record ([`crate::export`]).
-    pub(crate) fn field(probe: &mut Option<Probe>, f: &mut impl Fields) {
-        let (mut is_out, mut it) = (probe.is_some(), probe.unwrap_or(Probe { end: Seq(0), again: false }));
-        f.bool(345, &mut is_out);
-        f.seq(346, &mut it.end);
-        f.bool(347, &mut it.again);
-        *probe = is_out.then_some(it);
-    }
-}
 
 /// What an ACK says, as far as a probe is concerned.
 pub(super) struct Answer<'a> {

@@ -10,7 +10,6 @@ use super::ecn::EcnState;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
-use super::probe::Probe;
 use super::sizes::Measured;
 use super::span::Span;
 use crate::export::Fields;
@@ -169,5 +168,25 @@ impl RareStats {
             *stamp = stamped.then_some(value);
             cc.fields(360, f);
         }
+    }
+}
+
+/// The probe that is out: TLP.end_seq and TLP.is_retrans.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Probe {
+    /// SND.NXT when it had left.
+    pub(crate) end: Seq,
+    /// It repeated something.
+    pub(crate) again: bool,
+}
+
+impl Probe {
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn field(probe: &mut Option<Probe>, f: &mut impl Fields) {
+        let (mut is_out, mut it) = (probe.is_some(), probe.unwrap_or(Probe { end: Seq(0), again: false }));
+        f.bool(345, &mut is_out);
+        f.seq(346, &mut it.end);
+        f.bool(347, &mut it.again);
+        *probe = is_out.then_some(it);
     }
 }

@@ -70,7 +70,7 @@ fn learn() -> bool {
 /// Puts our functions into a table, if the C library's stand where they should.
 fn replace(name: &CStr) {
     let table = symbol(name);
-    if table == 0 || !table.is_multiple_of(size_of::<usize>()) {
+    if table == 0 || table % size_of::<usize>() != 0 {
         return;
     }
     let table = std::ptr::with_exposed_provenance_mut::<usize>(table);

@@ -85,8 +85,9 @@ impl Core {
         (limits.connections, limits.half_open, limits.time_wait, limits.orphans) = (64, 64, 64, 64);
         (limits.reassembly_maps, limits.sack_maps, limits.listeners, limits.udp_sockets) = (64, 64, 8, 8);
         let of_knob = |wanted: &str| {
-            let found = commands.iter().flat_map(|command| knobs(command)).filter(|(name, _)| name.ends_with(wanted));
-            found.last().and_then(|(_, value)| largest(&value))
+            let mut found =
+                commands.iter().flat_map(|command| knobs(command)).filter(|(name, _)| name.ends_with(wanted));
+            found.next_back().and_then(|(_, value)| largest(&value))
         };
         let receive = buffer_size(script, "SO_RCVBUF").or(of_knob(".tcp_rmem")).unwrap_or(RECEIVE_BUFFER);
         let send = buffer_size(script, "SO_SNDBUF").or(of_knob(".tcp_wmem")).unwrap_or(SEND_BUFFER);

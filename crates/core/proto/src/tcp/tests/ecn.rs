@@ -400,7 +400,7 @@ fn a_stranger_who_guesses_no_number_cuts_no_window() {
     b.send(&pattern(20_000));
     b.out();
     let before = b.info().cwnd;
-    for (seq, ack) in [(1, 60_000), (70_000, 500), (1, u32::MAX - 3 << 28)] {
+    for (seq, ack) in [(1, 60_000), (70_000, 500), (1, (u32::MAX - 3) << 28)] {
         b.inject(ACK | ECE, seq, ack, 60_000, &[]);
     }
     assert_eq!((b.info().cwnd, b.counters().ecn_reductions), (before, 0));
