@@ -8,8 +8,8 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Sends so many bytes over a bad cable and compares them; the packets that the server's stack has seen.
-fn transfer(fault: &str, seed: u64) -> u64 {
+/// Sends so many bytes over a bad cable and compares them; the packets that each stack has seen.
+fn transfer(fault: &str, seed: u64) -> (u64, u64) {
     let all = bytes(300_000);
     let expected = all.clone();
     let server = serve(7, move |came: &mut Vec<u8>, io| {
@@ -37,7 +37,7 @@ fn transfer(fault: &str, seed: u64) -> u64 {
     let mut pair = Pair::new(("10.0.0.1/24", server), ("10.0.0.2/24", client)).unwrap().fault(fault, seed).unwrap();
     let (served, asked) = pair.run().unwrap();
     assert_eq!((served.ended, asked.ended, asked.failed), (1, 1, 0));
-    pair.left.stack().counters().ip.packets_in
+    (pair.left.stack().counters().ip.packets_in, pair.right.stack().counters().ip.packets_in)
 }
 
 #[test]
