@@ -207,6 +207,7 @@ pub const KNOBS: &[&str] = &[
     "tcp_sack",
     "tcp_dsack",
     "tcp_early_retrans",
+    "tcp_ecn",
     "tcp_slow_start_after_idle",
     "tcp_window_scaling",
     "tcp_syncookies",
