@@ -9,7 +9,7 @@ use clap::Args;
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{cost, deny, layers, order, programs, rfc, tidy};
+use crate::{cost, deny, drawing, layers, order, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -84,6 +84,7 @@ fn clippy(root: &Path) -> Result<Outcome> {
 fn layers(root: &Path) -> Result<Outcome> {
     let mut findings = layers::layers(root)?;
     findings.extend(order::check(root)?);
+    findings.extend(drawing::check(root)?);
     Ok(found(&mut findings, String::new()))
 }
 

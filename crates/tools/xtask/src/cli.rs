@@ -65,6 +65,7 @@ fn task(task: Task) -> Result<bool> {
             }
             let mut findings = layers::layers(&root)?;
             findings.extend(order::check(&root)?);
+            findings.extend(drawing::check(&root)?);
             Ok(finding::print(&mut findings))
         }
         Task::Floors { scope } => {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::finding::Finding;
 use crate::floors::{Floor, floors};
 use crate::order::ORDERS;
 
@@ -67,6 +68,13 @@ pub fn write(root: &Path) -> Result<()> {
         println!("{}", file.display());
     }
     Ok(())
+}
+
+/// Finds drawings of the docs that are not those of the code any more.
+pub fn check(root: &Path) -> Result<Vec<Finding>> {
+    let is_stale = |file: &Path, text: &str| fs::read_to_string(root.join(file)).is_ok_and(|drawn| drawn != text);
+    let stale = drawings(root)?.into_iter().filter(|(file, text)| is_stale(file, text));
+    Ok(stale.map(|(file, _)| Finding::new(file, 1, "is not up to date: cargo xtask layers --svg")).collect())
 }
 
 fn file_name(scope: &str) -> String {

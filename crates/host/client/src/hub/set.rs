@@ -142,6 +142,9 @@ impl Inner {
         if entry.contains(fd) {
             return Err(Errno::EXIST);
         }
+        // What happened to it before says nothing of when it becomes ready as a member.
+        self.drain();
+        let entry = self.sets.get_mut(set).ok_or(Errno::BADF)?;
         let member = entry.members.insert(Member { what, fd, events, data, queued: false, disabled: false });
         entry.by_fd.insert(fd, member);
         entry.inner += usize::from(matches!(what, What::Set(_)));
