@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: the gates, one after the other.
+//! `cargo xtask ci`: the gates, one after the other; what may, beside the tests.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 
+use self::beside::Beside;
+use self::step::{Outcome, Step};
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
@@ -25,24 +27,8 @@ pub struct Options {
     pub skip: Vec<String>,
 }
 
-/// One gate.
-struct Step {
-    name: &'static str,
-    what: &'static str,
-    run: fn(&Path) -> Result<Outcome>,
-}
-
-/// How a gate ended, when it could be run at all.
-enum Outcome {
-    /// It holds; the text says what was looked at, and may be empty.
-    Holds(String),
-    /// It does not hold, and has said why.
-    Refused(String),
-    /// What the gate would run is not in this tree.
-    Absent(String),
-    /// Tests ran. The text says how the command failed, if it did.
-    Tested(Tally, Option<String>),
-}
+/// The gate beside which others run.
+const TESTS: &str = "tests";
 
 /// The gates in the order in which they run: the quick ones first.
 const STEPS: &[Step] = &[
@@ -56,7 +42,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", what: "the rules of the project", run: tidy },
     Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
     Step { name: "deny", what: "licences, duplicates, sources and advisories of other people's crates", run: denied },
-    Step { name: "tests", what: "cargo test --workspace", run: tests },
+    Step { name: TESTS, what: "cargo test --workspace", run: tests },
     Step { name: "loom", what: "every order of the handshakes in shared memory", run: loom },
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
     Step { name: "sim", what: "the simulator, 200 seeds", run: sim },
@@ -216,15 +202,21 @@ fn gates(root: &Path, steps: &[&Step], keep_going: bool) -> Ran {
     let mut total = Tally::default();
     let mut lines: Vec<Line> = Vec::new();
     let mut held = true;
+    let mut beside = None;
     for (index, step) in steps.iter().enumerate() {
         if !held && !keep_going {
             lines.push(Line { name: step.name, word: "not run", took: Duration::ZERO, note: String::new() });
             continue;
         }
         println!("── {} of {}: {} ({})", index + 1, steps.len(), step.name, step.what);
+        if step.name == TESTS && keep_going {
+            beside = Some(Beside::begin(root, &steps[index + 1..]));
+        }
         let began = Instant::now();
-        let outcome = (step.run)(root);
-        let took = began.elapsed();
+        let (outcome, took) = match beside.as_mut().and_then(|beside| beside.ended(step.name)) {
+            Some(ended) => ended,
+            None => ((step.run)(root), began.elapsed()),
+        };
         let (word, note) = judge(outcome, &mut total);
         held &= word != "FAILED";
         println!("── {} {word} in {}{}", step.name, seconds(took), comma(&note));
@@ -281,5 +273,7 @@ fn comma(note: &str) -> String {
     if note.is_empty() { String::new() } else { format!(": {note}") }
 }
 
+mod beside;
+mod step;
 #[cfg(test)]
 mod tests;
