@@ -1,7 +1,7 @@
 //! Two stacks joined by a cable in memory, in virtual time.
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{Dev, Fault, FaultSpec, PairConfig, pair};
+use clearway_dev::{Facts, Fault, FaultSpec, PairConfig, pair};
 use clearway_engine::{App, Engine, Mode, Stores, Team, Time};
 use clearway_pkt::Iface;
 use clearway_ports::Port;

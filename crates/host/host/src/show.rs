@@ -5,39 +5,22 @@ mod grid;
 mod host;
 mod interfaces;
 mod limits;
+mod look;
 mod programs;
 mod routes;
 mod sessions;
 
 use clearway_command::Show;
-use clearway_proto::Table;
 use serde_json::json;
 
-use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
 use crate::outcome::{CommandError, Output};
-use crate::placements::Placements;
-use crate::tables::Tables;
 
-pub(crate) use counters::Baselines;
+use look::Look;
+
 pub(crate) use interfaces::counters;
-
-/// What the views of `show` need of the state.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) tables: &'a Tables,
-    pub(crate) packets: &'a Packets,
-    pub(crate) baselines: &'a Baselines,
-    pub(crate) placements: &'a Placements,
-}
-
-/// Where the views look.
-pub(crate) struct Look<'a> {
-    host: &'a HostHandle,
-    options: &'a ControlOptions,
-    view: View<'a>,
-}
+pub(crate) use look::{Baselines, View};
 
 /// One view.
 pub(crate) fn show(
@@ -77,23 +60,6 @@ pub(crate) fn show(
 }
 
 impl Look<'_> {
-    /// The number that people gave a table.
-    fn table(&self, table: Table) -> u32 {
-        self.view.tables.number(table)
-    }
-
-    /// Whether people know an interface: the loopbacks for our own addresses have no name.
-    fn is_named(&self, iface: clearway_pkt::Iface) -> bool {
-        crate::outcome::locked(&self.host.interfaces()).by_iface(iface).is_some()
-    }
-
-    /// The name of an interface.
-    fn name(&self, iface: clearway_pkt::Iface) -> String {
-        let interfaces = self.host.interfaces();
-        let interfaces = crate::outcome::locked(&interfaces);
-        interfaces.by_iface(iface).map_or_else(|| iface.0.to_string(), |entry| entry.name.clone())
-    }
-
     fn version(&self) -> Output {
         let version = &self.options.version;
         Output::new(format!("{version}\n"), json!({ "version": version }))

@@ -1,10 +1,9 @@
 //! The place of a queue that a core does not have.
 
-use std::os::fd::BorrowedFd;
-
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
 
-use crate::{Dev, DevCounters, DevError, Mac, TxDrop};
+use crate::staging::Staging;
+use crate::{DevCounters, DevError, Facts, Mac, Receive, Transmit, TxDrop};
 
 /// Stands on a core for a port that has no queue for it, so that the port's interface has the same number on all cores. Nothing ever arrives;
 /// what is sent is counted as lost because the link is down.
@@ -12,44 +11,41 @@ pub struct Absent {
     mtu: usize,
     mac: Option<Mac>,
     offloads: Offloads,
-    frame: Box<[u8]>,
-    reserved: usize,
+    staging: Staging,
     counters: DevCounters,
 }
 
 impl Absent {
     /// The place of a queue of a port like this.
     pub fn new(mtu: usize, mac: Option<Mac>, offloads: Offloads) -> Absent {
-        Absent { mtu, mac, offloads, frame: Box::default(), reserved: 0, counters: DevCounters::default() }
+        Absent { mtu, mac, offloads, staging: Staging::new(0), counters: DevCounters::default() }
     }
 }
 
-impl Dev for Absent {
+impl Receive for Absent {
     type Buf = PoolBuf;
 
     fn rx(&mut self, _burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         Ok(())
     }
+}
 
+impl Transmit for Absent {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        if len > self.frame.len() {
-            self.frame = vec![0; len].into_boxed_slice();
-        }
-        self.reserved = self.frame.len();
-        Some(&mut self.frame)
+        self.staging.reserve_grown(len)
     }
 
     fn commit(&mut self, len: usize, _meta: TxMeta) {
-        let sound = len <= std::mem::take(&mut self.reserved);
-        self.counters.drop_tx(if sound { TxDrop::LinkDown } else { TxDrop::BadRequest });
+        let why = if self.staging.commit(len).is_some() { TxDrop::LinkDown } else { TxDrop::BadRequest };
+        self.counters.drop_tx(why);
     }
 
     fn reserved(&self) -> &[u8] {
-        &self.frame[..self.reserved]
+        self.staging.reserved()
     }
+}
 
-    fn flush(&mut self) {}
-
+impl Facts for Absent {
     fn offloads(&self) -> Offloads {
         self.offloads
     }
@@ -65,14 +61,6 @@ impl Dev for Absent {
 
     fn mac(&self) -> Option<Mac> {
         self.mac
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn must_poll(&self) -> bool {
-        false
     }
 
     fn counters(&self) -> DevCounters {

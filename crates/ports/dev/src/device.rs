@@ -19,13 +19,8 @@ pub struct DriverBuffers {
     pub free: usize,
 }
 
-/// One queue of one port, used by one thread.
-///
-/// A turn of the owner's loop is: [`set_now`](Dev::set_now), [`rx`](Dev::rx), any number of [`reserve`](Dev::reserve) and
-/// [`commit`](Dev::commit), [`flush`](Dev::flush). Nothing here ever waits: a frame that cannot be sent is counted and gone, as on any wire.
-///
-/// A frame begins with its Ethernet header when [`mac`](Dev::mac) says an address, and with its IP header when it says None.
-pub trait Dev {
+/// What comes in by one queue of a port.
+pub trait Receive {
     /// What a received frame is handed over in.
     type Buf: Buf;
 
@@ -38,8 +33,8 @@ pub trait Dev {
     /// Receives frames and sends them back in the memory that they came in. `turn` is told the length of each frame and what the device said of it, and is
     /// given its bytes while there is room to send it; it makes the frame that goes back of them, and answers whether it shall.
     ///
-    /// Answers how many came; None when the device cannot do so, and whoever asks takes the long way of [`rx`](Dev::rx), [`reserve`](Dev::reserve) and
-    /// [`commit`](Dev::commit).
+    /// Answers how many came; None when the device cannot do so, and whoever asks takes the long way of [`rx`](Receive::rx), [`reserve`](Transmit::reserve) and
+    /// [`commit`](Transmit::commit).
     fn send_back<F>(&mut self, turn: F) -> Result<Option<usize>, DevError>
     where
         F: FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
@@ -48,12 +43,15 @@ pub trait Dev {
         let _ = turn;
         Ok(None)
     }
+}
 
+/// What goes out by it. Nothing here ever waits: a frame that cannot be sent is counted and gone, as on any wire.
+pub trait Transmit {
     /// Room for one frame of `len` bytes or a few more, its bytes whatever they were; None while the device takes none, or never a frame of that length.
     /// Only the room asked for last exists, and room that is not committed is as if it had never been asked for.
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Whether [`reserve`](Dev::reserve) has no room for a frame of whatever length now. A device that cannot tell says false.
+    /// Whether [`reserve`](Transmit::reserve) has no room for a frame of whatever length now. A device that cannot tell says false.
     fn is_full(&mut self) -> bool {
         false
     }
@@ -61,13 +59,13 @@ pub trait Dev {
     /// Sends the first `len` bytes of the room reserved last. A commit without room is ignored and counted.
     fn commit(&mut self, len: usize, meta: TxMeta);
 
-    /// Whether the next [`reserve`](Dev::reserve) or [`commit`](Dev::commit) may do more than write memory of its own: ask a driver or the operating system for
+    /// Whether the next [`reserve`](Transmit::reserve) or [`commit`](Transmit::commit) may do more than write memory of its own: ask a driver or the operating system for
     /// buffers, or hand frames over. For those who measure.
     fn sends_next(&self) -> bool {
         true
     }
 
-    /// Whether a frame may be committed in pieces: [`Dev::commit_gathered`].
+    /// Whether a frame may be committed in pieces: [`Transmit::commit_gathered`].
     fn gathers(&self) -> bool {
         false
     }
@@ -82,16 +80,19 @@ pub trait Dev {
     /// The room reserved last with what was written into it, for somebody who wants to see a frame before it is committed; empty when there is none.
     fn reserved(&self) -> &[u8];
 
-    /// Called once at the end of a turn: whatever was committed goes out now.
-    fn flush(&mut self);
+    /// Called once at the end of a turn: whatever was committed goes out now. A device that sends with every commit has nothing to do.
+    fn flush(&mut self) {}
+}
 
+/// What is so of it: its link, what it does for the stack, what it has counted, and what wakes its owner.
+pub trait Facts {
     /// What the device does for the stack.
     fn offloads(&self) -> Offloads;
 
     /// The longest IP packet that the link carries, in bytes, without the Ethernet header.
     fn mtu(&self) -> usize;
 
-    /// Changes [`Dev::mtu`]; the port's other queues have to be told too.
+    /// Changes [`Facts::mtu`]; the port's other queues have to be told too.
     fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
         let what = format!("its MTU is {} and cannot be changed to {mtu}", self.mtu());
         Err(DevError::new("this port", what, "Give the MTU when the port is made"))
@@ -101,12 +102,14 @@ pub trait Dev {
     fn mac(&self) -> Option<Mac>;
 
     /// A descriptor that is readable while frames wait; None when there is none.
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
-    /// Whether frames may arrive without anything that wakes the owner, who then may not sleep. A device without a descriptor is
-    /// like that, unless all its work shows in [`next_deadline`](Dev::next_deadline).
+    /// Whether frames may arrive without anything that wakes the owner, who then may not sleep. Not so where a descriptor tells of all of them, or where they lie in
+    /// memory and show in [`next_deadline`](Facts::next_deadline).
     fn must_poll(&self) -> bool {
-        self.wait_fd().is_none()
+        false
     }
 
     /// What went through since the device was opened.
@@ -132,18 +135,31 @@ pub trait Dev {
         let _ = now;
     }
 
-    /// When the device next has something to do without being woken by [`wait_fd`](Dev::wait_fd): a frame that was delayed falls due, or a frame
+    /// When the device next has something to do without being woken by [`wait_fd`](Facts::wait_fd): a frame that was delayed falls due, or a frame
     /// waits in memory ([`Instant::ZERO`]). The owner may not sleep past it, and calls `rx` and `flush` then. [`Instant::NEVER`] when there is nothing.
     fn next_deadline(&self) -> Instant {
         Instant::NEVER
     }
 }
 
-impl<D: Dev + ?Sized> Dev for Box<D> {
+/// One queue of one port, used by one thread.
+///
+/// A turn of the owner's loop is: [`set_now`](Facts::set_now), [`rx`](Receive::rx), any number of [`reserve`](Transmit::reserve) and
+/// [`commit`](Transmit::commit), [`flush`](Transmit::flush). Nothing here ever waits: a frame that cannot be sent is counted and gone, as on any wire.
+///
+/// A frame begins with its Ethernet header when [`mac`](Facts::mac) says an address, and with its IP header when it says None.
+pub trait Dev: Receive + Transmit + Facts {}
+
+impl<D: Receive + Transmit + Facts + ?Sized> Dev for D {}
+
+impl<D: Receive + ?Sized> Receive for Box<D> {
     type Buf = D::Buf;
     fn rx(&mut self, burst: &mut Burst<Self::Buf>) -> Result<(), DevError> {
         (**self).rx(burst)
     }
+}
+
+impl<D: Transmit + ?Sized> Transmit for Box<D> {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         (**self).reserve(len)
     }
@@ -168,6 +184,9 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     fn flush(&mut self) {
         (**self).flush();
     }
+}
+
+impl<D: Facts + ?Sized> Facts for Box<D> {
     fn offloads(&self) -> Offloads {
         (**self).offloads()
     }
@@ -206,7 +225,7 @@ impl<D: Dev + ?Sized> Dev for Box<D> {
     }
 }
 
-/// What a wrapper says in an `impl Dev` of a port that lies in its field `below`: the link, and what wakes its owner, are that port's.
+/// What a wrapper says in an `impl Facts` of a port that lies in its field `below`: the link, and what wakes its owner, are that port's.
 macro_rules! same_link_as_below {
     () => {
         fn mtu(&self) -> usize {

@@ -15,7 +15,7 @@ use clearway_wire::{Ecn, checksum, ipv4};
 use crate::device::{ETHERNET_LEN, max_frame};
 use crate::frame_queue::Room;
 use crate::gso::{Cut, finish_checksum, rewrite_checksum};
-use crate::{Dev, DevCounters, DevError, FramePool, RxDrop, TxDrop};
+use crate::{Dev, DevCounters, DevError, Facts, FramePool, Receive, RxDrop, Transmit, TxDrop};
 
 mod impair;
 mod spec;
@@ -212,7 +212,7 @@ fn flip(bytes: &mut [u8], bit: usize) {
     }
 }
 
-impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
+impl<D: Dev<Buf = PoolBuf>> Receive for Fault<D> {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
@@ -236,7 +236,9 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
         }
         result
     }
+}
 
+impl<D: Dev<Buf = PoolBuf>> Transmit for Fault<D> {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.one_wire {
             return self.below.reserve(len);
@@ -273,7 +275,9 @@ impl<D: Dev<Buf = PoolBuf>> Dev for Fault<D> {
         }
         self.below.flush();
     }
+}
 
+impl<D: Dev<Buf = PoolBuf>> Facts for Fault<D> {
     /// Nothing, or what a loopback does: see the head of this file.
     fn offloads(&self) -> Offloads {
         if self.one_wire { self.below.offloads() } else { Offloads::default() }

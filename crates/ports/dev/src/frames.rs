@@ -131,5 +131,22 @@ impl FramePool {
     }
 }
 
+/// Where a frame is put that comes by no port (from another core, or put together of fragments): into a buffer of the kind that the ports hand over.
+pub trait BufferSource: Clone + 'static {
+    /// The buffers.
+    type Buf: Buf;
+
+    /// A buffer that holds a copy of `bytes`; None while there is none.
+    fn copy_of(&self, bytes: &[u8]) -> Option<Self::Buf>;
+}
+
+impl BufferSource for FramePool {
+    type Buf = PoolBuf;
+
+    fn copy_of(&self, bytes: &[u8]) -> Option<PoolBuf> {
+        FramePool::copy_of(self, bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests;

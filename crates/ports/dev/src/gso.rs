@@ -9,7 +9,7 @@ use clearway_wire::{Flags, Proto, Seq, checksum, tcp, udp};
 
 use crate::device::{ETHERNET_LEN, MAX_IP_PACKET, max_frame};
 use crate::layout::Layout;
-use crate::{Dev, DevCounters, DevError, TxDrop};
+use crate::{Dev, DevCounters, DevError, Facts, Receive, Transmit, TxDrop};
 
 /// Why a packet cannot be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,13 +226,15 @@ impl<D: Dev> Gso<D> {
     }
 }
 
-impl<D: Dev> Dev for Gso<D> {
+impl<D: Dev> Receive for Gso<D> {
     type Buf = D::Buf;
 
     fn rx(&mut self, burst: &mut Burst<D::Buf>) -> Result<(), DevError> {
         self.below.rx(burst)
     }
+}
 
+impl<D: Dev> Transmit for Gso<D> {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.reserved = 0;
         // A port that takes nothing now shall be heard before the stack makes a large packet for it.
@@ -257,7 +259,9 @@ impl<D: Dev> Dev for Gso<D> {
     fn flush(&mut self) {
         self.below.flush();
     }
+}
 
+impl<D: Dev> Facts for Gso<D> {
     fn offloads(&self) -> Offloads {
         let ethernet = if self.below.mac().is_some() { ETHERNET_LEN } else { 0 };
         Offloads {

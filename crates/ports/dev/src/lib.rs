@@ -22,16 +22,17 @@ pub mod pair;
 pub mod pcap;
 pub mod rules;
 pub mod spec;
+mod staging;
 #[cfg(test)]
 mod test_frames;
 
 pub use absent::Absent;
 pub use counters::{DevCounters, RxDrop, TxDrop};
-pub use device::{Dev, DriverBuffers, Mac};
+pub use device::{Dev, DriverBuffers, Facts, Mac, Receive, Transmit};
 pub use error::DevError;
 pub use fault::{Fault, FaultCounts, FaultSpec, Impairment};
 pub use filter::FrameFilter;
-pub use frames::{FramePool, PoolBudget};
+pub use frames::{BufferSource, FramePool, PoolBudget};
 pub use gso::{Cut, CutError, Gso};
 pub use headers::{Headers, Part};
 pub use loopback::Loopback;

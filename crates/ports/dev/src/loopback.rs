@@ -1,13 +1,11 @@
 //! The loopback device: what the stack sends comes back to it.
 
-use std::os::fd::BorrowedFd;
-
 use clearway_base::Instant;
 use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
 
 use crate::device::{MAX_IP_PACKET, MIN_MTU};
 use crate::frame_queue::{FrameQueue, Room, meta_on_arrival};
-use crate::{Dev, DevCounters, DevError, FramePool, Mac, TxDrop};
+use crate::{DevCounters, DevError, Facts, FramePool, Mac, Receive, Transmit, TxDrop};
 
 /// Frames that wait in a loopback device at most.
 pub const LOOPBACK_LIMIT: usize = 1_024;
@@ -48,14 +46,16 @@ impl Loopback {
     }
 }
 
-impl Dev for Loopback {
+impl Receive for Loopback {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         self.frame_queue.drain(burst, &mut self.counters);
         Ok(())
     }
+}
 
+impl Transmit for Loopback {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.frame_queue.is_full() || len > MAX_IP_PACKET {
             return None;
@@ -76,9 +76,9 @@ impl Dev for Loopback {
     fn reserved(&self) -> &[u8] {
         self.room.written()
     }
+}
 
-    fn flush(&mut self) {}
-
+impl Facts for Loopback {
     fn offloads(&self) -> Offloads {
         Offloads {
             tx_checksum: true,
@@ -105,14 +105,6 @@ impl Dev for Loopback {
 
     fn mac(&self) -> Option<Mac> {
         None
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn must_poll(&self) -> bool {
-        false
     }
 
     fn counters(&self) -> DevCounters {

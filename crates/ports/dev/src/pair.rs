@@ -1,7 +1,6 @@
 //! Two devices joined in memory by a cable, for tests and benches: what one sends the other receives.
 
 use std::cell::RefCell;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use clearway_base::Instant;
@@ -9,7 +8,7 @@ use clearway_pkt::{Burst, Offloads, PoolBuf, Segmentation, TxMeta};
 
 use crate::device::max_frame;
 use crate::frame_queue::{FrameQueue, Room, meta_on_arrival};
-use crate::{Dev, DevCounters, DevError, FramePool, Mac, TxDrop};
+use crate::{DevCounters, DevError, Facts, FramePool, Mac, Receive, Transmit, TxDrop};
 
 /// What the two ends of a pair are like.
 #[derive(Clone, Copy, Debug)]
@@ -68,14 +67,16 @@ impl PairEnd {
     }
 }
 
-impl Dev for PairEnd {
+impl Receive for PairEnd {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
         self.frame_queues.borrow_mut()[self.side].drain(burst, &mut self.counters);
         Ok(())
     }
+}
 
+impl Transmit for PairEnd {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         let longest = self.longest(Segmentation::Tcp(0));
         if len > longest || self.frame_queues.borrow()[1 - self.side].is_full() {
@@ -101,9 +102,9 @@ impl Dev for PairEnd {
     fn reserved(&self) -> &[u8] {
         self.room.written()
     }
+}
 
-    fn flush(&mut self) {}
-
+impl Facts for PairEnd {
     fn offloads(&self) -> Offloads {
         self.config.offloads
     }
@@ -114,14 +115,6 @@ impl Dev for PairEnd {
 
     fn mac(&self) -> Option<Mac> {
         self.config.macs.map(|macs| macs[self.side])
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn must_poll(&self) -> bool {
-        false
     }
 
     fn counters(&self) -> DevCounters {

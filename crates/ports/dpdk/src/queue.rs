@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::device::max_frame;
-use clearway_dev::{Dev, DevCounters, DevError, DriverBuffers, FramePool, Mac, RxDrop, TxDrop};
+use clearway_dev::{DevCounters, DevError, DriverBuffers, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use crate::open::DpdkFd;
@@ -406,7 +406,7 @@ fn byte(len: usize) -> Result<u8, TxDrop> {
     u8::try_from(len).map_err(|_| TxDrop::BadRequest)
 }
 
-impl Dev for DpdkQueue {
+impl Receive for DpdkQueue {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
@@ -435,7 +435,9 @@ impl Dev for DpdkQueue {
         self.after_look(came > 0);
         Ok(Some(came))
     }
+}
 
+impl Transmit for DpdkQueue {
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.in_long = false;
@@ -485,7 +487,9 @@ impl Dev for DpdkQueue {
     fn flush(&mut self) {
         self.send();
     }
+}
 
+impl Facts for DpdkQueue {
     fn offloads(&self) -> Offloads {
         self.offloads
     }

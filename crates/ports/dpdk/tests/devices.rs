@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{Dev, DpdkSpec, FramePool, Mac, PoolBudget, RxDrop, TxDrop};
+use clearway_dev::{DpdkSpec, Facts, FramePool, Mac, PoolBudget, Receive, RxDrop, Transmit, TxDrop};
 use clearway_dpdk::{DpdkFd, DpdkQueue, Share, open};
 use clearway_pkt::{Buf, Burst, PoolBuf, TxMeta};
 

@@ -3,7 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
-use clearway_dev::{Absent, Dev, DevCounters, DevError, DriverBuffers, Fault, FaultSpec, FramePool, Loopback, Mac};
+use clearway_dev::{
+    Absent, Dev, DevCounters, DevError, DriverBuffers, Facts, Fault, FaultSpec, FramePool, Loopback, Mac, Receive,
+    Transmit,
+};
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkQueue;
 use clearway_pkt::{Burst, Offloads, PoolBuf, RxMeta, TxMeta};
@@ -70,7 +73,7 @@ macro_rules! each {
     };
 }
 
-impl Dev for Port {
+impl Receive for Port {
     type Buf = PoolBuf;
 
     #[inline]
@@ -93,7 +96,9 @@ impl Dev for Port {
             Port::Other(dev) => dev.send_back(turn),
         }
     }
+}
 
+impl Transmit for Port {
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         each!(self, dev => dev.reserve(len))
@@ -133,7 +138,9 @@ impl Dev for Port {
     fn flush(&mut self) {
         each!(self, dev => dev.flush());
     }
+}
 
+impl Facts for Port {
     fn offloads(&self) -> Offloads {
         each!(self, dev => dev.offloads())
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use clearway_dev::{Dev, FramePool, PoolBudget, PortSpec};
+use clearway_dev::{Facts, FramePool, PoolBudget, PortSpec};
 use clearway_ports::{Port, Wrap, open, open_one};
 use nix::sched::{CloneFlags, unshare};
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_dev::device::{MAX_IP_PACKET, max_frame};
 use clearway_dev::frames::LARGE_LEN;
-use clearway_dev::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+use clearway_dev::{DevCounters, DevError, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop};
 use clearway_pkt::{Buf, Burst, MAX_PIECES, Offloads, PoolBuf, Segmentation, TxMeta};
 
 use crate::open::{Attached, TapFd, set_mtu};
@@ -207,7 +207,7 @@ fn write_pieces(mut file: &File, head: &[u8], body: &[&[u8]]) -> io::Result<usiz
     file.write_vectored(&slices[..1 + body.len()])
 }
 
-impl Dev for TapQueue {
+impl Receive for TapQueue {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
@@ -226,7 +226,9 @@ impl Dev for TapQueue {
         }
         Ok(())
     }
+}
 
+impl Transmit for TapQueue {
     #[inline]
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.reserved = 0;
@@ -257,10 +259,9 @@ impl Dev for TapQueue {
     fn reserved(&self) -> &[u8] {
         self.tx.get(HEADER_LEN..HEADER_LEN + self.reserved).unwrap_or_default()
     }
+}
 
-    /// Every frame went out when it was committed: the interface takes one per system call.
-    fn flush(&mut self) {}
-
+impl Facts for TapQueue {
     fn offloads(&self) -> Offloads {
         self.offloads
     }

@@ -1,7 +1,7 @@
 //! The ports of one core: what the engine receives from, and the stack sends into.
 
 use clearway_base::Instant;
-use clearway_dev::{Dev, DevCounters, DevError};
+use clearway_dev::{Dev, DevCounters, DevError, Facts};
 use clearway_pkt::{Iface, Sink, TxMeta};
 use clearway_proto::{AddError, InterfaceSpec, Link, Table};
 use clearway_wire::{Addr, Cidr, Mac};
@@ -156,7 +156,7 @@ impl<D: Dev, P: Probe> Ports<D, P> {
 }
 
 /// What the stack is told of a device.
-pub(crate) fn interface_of(dev: &impl Dev, options: &PortOptions) -> Result<InterfaceSpec, AddError> {
+pub(crate) fn interface_of(dev: &impl Facts, options: &PortOptions) -> Result<InterfaceSpec, AddError> {
     let offloads = dev.offloads();
     let link = match dev.mac() {
         Some(mac) => Link::Ethernet(Mac(mac.0)),

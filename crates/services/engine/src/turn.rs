@@ -6,8 +6,8 @@ mod receive;
 use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{Dev, DevCounters, FramePool};
-use clearway_pkt::{Burst, PoolBuf};
+use clearway_dev::{BufferSource, Dev, DevCounters, Facts, FramePool};
+use clearway_pkt::Burst;
 use clearway_proto::{Env, Stack};
 
 use crate::adaptive_spin::AdaptiveSpin;
@@ -50,13 +50,15 @@ pub enum Step {
 }
 
 /// One core's clock, ports, stack and application, and perhaps a probe that counts the cycles of each [`Stage`].
-pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>, P = NoProbe> {
+///
+/// Packets stay in whatever buffers the ports hand over, which are those that the stack is built over; `M` is where a packet is put that comes by no port.
+pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     clock: Clock,
     stack: Stack<E>,
     ports: Ports<D, P>,
     app: A,
-    burst: Burst<PoolBuf>,
-    pool: FramePool,
+    burst: Burst<E::Buf>,
+    pool: M,
     mode: Mode,
     // What `mode` and the modes of the ports come to.
     effective: Mode,
@@ -73,7 +75,7 @@ pub struct Engine<E: Env<Buf = PoolBuf>, D, A: App<E>, P = NoProbe> {
     busy_since: Instant,
 }
 
-impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, NoProbe, M> {
     /// Makes each device an interface of the stack, in their order: the first is `Iface(0)`. The stack must have no interface yet. `pool` is
     /// the one that the devices use.
     ///
@@ -82,16 +84,16 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>> Engine<E, D, A> {
     pub fn new(
         stack: Stack<E>,
         devs: Vec<D>,
-        pool: FramePool,
+        pool: M,
         app: A,
         mode: Mode,
         seat: Seat<A::Report>,
-    ) -> Result<Engine<E, D, A>, EngineError> {
+    ) -> Result<Engine<E, D, A, NoProbe, M>, EngineError> {
         Engine::with_probe(stack, devs, pool, app, mode, seat, NoProbe)
     }
 }
 
-impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, P, M> {
     /// As [`Engine::new`], with a probe.
     ///
     /// # Errors
@@ -99,12 +101,12 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     pub fn with_probe(
         mut stack: Stack<E>,
         devs: Vec<D>,
-        pool: FramePool,
+        pool: M,
         app: A,
         mode: Mode,
         seat: Seat<A::Report>,
         probe: P,
-    ) -> Result<Engine<E, D, A, P>, EngineError> {
+    ) -> Result<Engine<E, D, A, P, M>, EngineError> {
         // Segments that arrive in fragments are put together in buffers of the same pool.
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
@@ -181,7 +183,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     }
 
     /// The buffers of the ports.
-    pub fn pool(&self) -> &FramePool {
+    pub fn pool(&self) -> &M {
         &self.pool
     }
 
@@ -298,7 +300,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
     }
 
     fn sleep(&mut self, now: Instant, deadline: Instant) -> Result<Step, EngineError> {
-        if self.ports.all_working().any(Dev::must_poll) {
+        if self.ports.all_working().any(Facts::must_poll) {
             return Ok(Step::Again);
         }
         if self.busy_since.is_set() {

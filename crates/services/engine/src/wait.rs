@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::Dev;
+use clearway_dev::Facts;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -53,7 +53,7 @@ impl AsFd for Notifier {
 }
 
 /// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
-pub(crate) fn sleep<'a, D: Dev + 'a>(
+pub(crate) fn sleep<'a, D: Facts + 'a>(
     notifier: &Notifier,
     other: Option<BorrowedFd<'a>>,
     ports: impl Iterator<Item = &'a D>,
@@ -63,7 +63,7 @@ pub(crate) fn sleep<'a, D: Dev + 'a>(
     let mut fds: [PollFd<'_>; 2 + MAX_PORTS] =
         std::array::from_fn(|_| PollFd::new(notifier.fd.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
-    for fd in other.into_iter().chain(ports.filter_map(Dev::wait_fd)) {
+    for fd in other.into_iter().chain(ports.filter_map(Facts::wait_fd)) {
         if let Some(place) = fds.get_mut(count) {
             *place = PollFd::new(fd, PollFlags::POLLIN);
             count += 1;

@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context as _, anyhow};
 use clearway_base::{Duration, Instant};
-use clearway_dev::{Dev, DevError, FaultSpec, FramePool, PoolBudget, PortSpec};
+use clearway_dev::{DevError, Facts, FaultSpec, FramePool, PoolBudget, PortSpec};
 use clearway_engine::{Clock, Cores, Notifier, cores};
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::{CaptureTo, Port, PortError, Unwrapped, Wrap};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clearway_base::{Duration as Span, Instant};
-use clearway_dev::{Dev as _, Mac};
+use clearway_dev::{Facts as _, Mac};
 use clearway_engine::Clock;
 use clearway_ports::Port;
 use clearway_traffic::frame::{FLOWS_PER_ADDR, MAX_FLOWS};

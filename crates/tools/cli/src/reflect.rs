@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clearway_base::Instant;
-use clearway_dev::{Dev as _, DevCounters, DevError, RxDrop, TxDrop};
+use clearway_dev::{DevCounters, DevError, Facts as _, RxDrop, TxDrop};
 use clearway_engine::Clock;
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::Port;

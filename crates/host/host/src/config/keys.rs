@@ -6,8 +6,9 @@ use clearway_engine::{Cores, Mode};
 use clearway_proto::{Congestion, EcnMode, MtuProbing, WhenFull};
 use clearway_shm::attach_socket::Secret;
 
-use super::read::{Set, Value};
-use super::{LogLevel, NamespaceSetting, Policy, PortSetting, Settings};
+use super::error::Wrong;
+use super::settings::{LogLevel, NamespaceSetting, Policy, PortSetting, SPIN_US, Settings};
+use super::value::{Set, Value};
 
 /// A key of the settings.
 pub struct Key {
@@ -179,7 +180,7 @@ pub const KEYS: &[Key] = &[
         |s, v| namespace(s, v, |n, v| { n.limits.memory = Some(v.number((1 << 20)..=(1 << 44))?); Ok(()) })),
 ];
 
-fn millis(value: &Value<'_, '_>, bounds: std::ops::RangeInclusive<u64>) -> Result<Duration, super::error::Wrong> {
+fn millis(value: &Value<'_, '_>, bounds: std::ops::RangeInclusive<u64>) -> Result<Duration, Wrong> {
     value.number(bounds).map(Duration::from_millis)
 }
 
@@ -196,7 +197,7 @@ fn set_workers(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
 fn set_mode(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
     let spin = match settings.mode {
         Mode::Adaptive(spin) => spin,
-        Mode::Interrupt | Mode::Polling => Duration::from_micros(super::SPIN_US),
+        Mode::Interrupt | Mode::Polling => Duration::from_micros(SPIN_US),
     };
     let modes = [("interrupt", Mode::Interrupt), ("adaptive", Mode::Adaptive(spin)), ("polling", Mode::Polling)];
     settings.mode = value.one_of(&modes)?;

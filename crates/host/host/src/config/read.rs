@@ -1,26 +1,34 @@
 //! From a parsed file to settings: each key finds its row, each value its place.
 
 use std::borrow::Cow;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use zeroize::Zeroizing;
 
-use super::error::Wrong;
+use super::error::{SettingsError, Wrong};
 use super::keys::{KEYS, Key, may_change};
-use super::{NamespaceSetting, PortSetting, Settings};
+use super::settings::{NamespaceSetting, PortSetting, Settings};
+use super::value::{Set, Value};
 
-/// A value with its place in the text.
-pub(super) struct Value<'a, 'i> {
-    at: Range<usize>,
-    value: &'a DeValue<'i>,
+impl Settings {
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Settings, SettingsError> {
+        let unreadable = |error| SettingsError::Unreadable { path: path.to_owned(), error };
+        let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
+        Settings::parse(&text, path)
+    }
+
+    /// Reads a text; `path` is only named in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Settings, SettingsError> {
+        settings(text).map_err(|wrong| wrong.at(text, path))
+    }
 }
 
-/// What a setter answers.
-pub(super) type Set = Result<(), Wrong>;
-
 /// The settings that a text holds.
-pub(super) fn settings(text: &str) -> Result<Settings, Wrong> {
+fn settings(text: &str) -> Result<Settings, Wrong> {
     let root = DeTable::parse(text).map_err(|error| Wrong::new(error.span().unwrap_or(0..0), error.message()))?;
     let mut settings = Settings::default();
     for (name, value) in root.get_ref() {
@@ -125,68 +133,4 @@ fn unknown<'a>(what: &str, name: &Name<'_>, known: impl Iterator<Item = &'a str>
         None => format!("There are: {}.", known.join(", ")),
     };
     Wrong::new(name.span(), format!("`{word}` is no {what}. {hint}"))
-}
-
-impl Value<'_, '_> {
-    /// A complaint about this value.
-    pub(super) fn wrong(&self, what: impl Into<String>) -> Wrong {
-        Wrong::new(self.at.clone(), what)
-    }
-
-    pub(super) fn text(&self) -> Result<String, Wrong> {
-        let text = self.value.as_str().filter(|text| !text.is_empty());
-        text.map(str::to_owned).ok_or_else(|| self.wrong("expected a text in quotes"))
-    }
-
-    pub(super) fn boolean(&self) -> Result<bool, Wrong> {
-        self.value.as_bool().ok_or_else(|| self.wrong("expected true or false"))
-    }
-
-    /// A whole number, or a text such as "4M" that means one.
-    fn whole(&self) -> Option<u64> {
-        match self.value {
-            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
-            DeValue::String(text) => {
-                let (digits, factor) = match text.chars().last()? {
-                    'K' | 'k' => (&text[..text.len() - 1], 1 << 10),
-                    'M' | 'm' => (&text[..text.len() - 1], 1 << 20),
-                    'G' | 'g' => (&text[..text.len() - 1], 1 << 30),
-                    _ => (text.as_ref(), 1),
-                };
-                digits.parse::<u64>().ok()?.checked_mul(factor)
-            }
-            _ => None,
-        }
-    }
-
-    /// A whole number within bounds.
-    pub(super) fn number<N: TryFrom<u64>>(&self, bounds: RangeInclusive<u64>) -> Result<N, Wrong> {
-        let (least, most) = (*bounds.start(), *bounds.end());
-        let fits = self.whole().filter(|number| bounds.contains(number)).and_then(|number| N::try_from(number).ok());
-        fits.ok_or_else(|| self.wrong(format!("expected a number from {least} to {most}")))
-    }
-
-    /// A text that is parsed.
-    pub(super) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self) -> Result<T, Wrong> {
-        self.text()?.parse().map_err(|error| self.wrong(format!("{error}")))
-    }
-
-    /// One of several words.
-    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Wrong> {
-        let found = self.value.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
-        found.map(|(_, value)| *value).ok_or_else(|| {
-            let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-            self.wrong(format!("expected {}", words.join(", ")))
-        })
-    }
-
-    /// The values of a list; one value stands for a list of one.
-    pub(super) fn list<T>(&self, each: impl Fn(&Value<'_, '_>) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
-        match self.value {
-            DeValue::Array(list) => {
-                list.iter().map(|one| each(&Value { at: one.span(), value: one.get_ref() })).collect()
-            }
-            _ => Ok(vec![each(self)?]),
-        }
-    }
 }

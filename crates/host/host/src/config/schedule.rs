@@ -7,7 +7,7 @@ use thread_priority::{
     ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
 };
 
-use super::{Policy, Settings};
+use super::settings::{Policy, Settings};
 use clearway_session::worker::ThreadHook;
 
 impl Settings {

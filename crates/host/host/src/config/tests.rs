@@ -1,3 +1,6 @@
+use std::path::Path;
+
+use clearway_command::AppLimits;
 use clearway_proto::WhenFull;
 
 use super::*;
@@ -29,7 +32,7 @@ fn the_documentation_has_every_key() {
 fn an_empty_file_is_the_defaults() {
     let settings = parse("").unwrap();
     assert_eq!(settings.workers, [None]);
-    assert_eq!(settings.limits.tables, TABLES);
+    assert_eq!(settings.limits.tables, super::settings::TABLES);
 }
 
 #[test]

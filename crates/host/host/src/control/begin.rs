@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clearway_command::{AppNamespace, RouteVia};
 use clearway_wire::{Addr, Cidr};
 
-use super::{CommandError, Control, State};
+use super::plane::{Control, State};
 use crate::config::{NamespaceSetting, PortSetting, Settings};
+use crate::outcome::CommandError;
 
 impl From<&NamespaceSetting> for AppNamespace {
     fn from(namespace: &NamespaceSetting) -> AppNamespace {

@@ -2,7 +2,8 @@
 
 use clearway_command::Clear;
 
-use super::{CommandError, Control, Output, State};
+use super::plane::{Control, State};
+use crate::outcome::{CommandError, Output};
 use crate::show;
 
 impl Control {

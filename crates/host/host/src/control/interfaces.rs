@@ -11,7 +11,8 @@ use clearway_session::worker::Worker;
 use clearway_wire::{Cidr, Mac};
 use serde_json::json;
 
-use super::{CommandError, Control, Output, State};
+use super::plane::{Control, State};
+use crate::outcome::{CommandError, Output};
 
 /// The MTU of a loopback interface that says none: the longest IP packet.
 const LOOPBACK_MTU: u32 = 65_535;

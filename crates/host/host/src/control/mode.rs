@@ -1,13 +1,14 @@
 //! Commands that say how workers wait, and which of them serves what.
 
 use clearway_command::{PlaceOn, RxMode};
-use clearway_dev::{Absent, Dev};
+use clearway_dev::{Absent, Facts};
 use clearway_engine::Mode;
 use clearway_pkt::Iface;
 use clearway_ports::{Port, Unwrapped};
 use clearway_session::worker::Worker;
 
-use super::{CommandError, Control, Output, State};
+use super::plane::{Control, State};
+use crate::outcome::{CommandError, Output};
 
 impl Control {
     pub(super) fn set_rx_mode(

@@ -6,8 +6,9 @@ use clearway_pkt::Iface;
 use clearway_proto::Link;
 use serde_json::json;
 
-use super::{CommandError, Control, Output, State};
+use super::plane::{Control, State};
 use crate::capture::rule_of;
+use crate::outcome::{CommandError, Output};
 
 impl Control {
     pub(super) fn pcap_trace(&self, state: &mut State, wanted: &PcapTrace) -> Result<Output, CommandError> {

@@ -2,10 +2,11 @@
 
 use clearway_command::AppNamespace;
 
-use super::{CommandError, Control, State};
+use super::plane::{Control, State};
 use crate::NamespaceSpec;
 use crate::config::{NamespaceSetting, Settings};
 use crate::namespaces::NamespaceChanges;
+use crate::outcome::CommandError;
 
 impl Control {
     /// Takes over what `new` says otherwise than `old`: namespaces, for programs that come from now on. Answers what was done, as a sentence. When anything else

@@ -6,8 +6,9 @@ use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::Secret;
 use clearway_wire::Cidr;
 
-use super::{CommandError, Control, Output, State};
+use super::plane::{Control, State};
 use crate::namespaces::NamespaceSpec;
+use crate::outcome::{CommandError, Output};
 
 impl Control {
     pub(super) fn delete_table(&self, state: &mut State, number: u32) -> Result<Output, CommandError> {

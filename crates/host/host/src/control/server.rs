@@ -18,8 +18,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::{Answer, Control, Outcome};
+use super::plane::Control;
 use crate::descriptors::Descriptors;
+use crate::outcome::{Answer, Outcome};
 
 /// Conversations at once, if half of the descriptors that are kept for control are as many.
 const MAX_CONVERSATIONS: usize = 64;

@@ -7,7 +7,8 @@ use clearway_ports::Wrap;
 use clearway_session::interfaces::{InterfaceEntry, InterfaceKind};
 
 use super::interfaces::MakePort;
-use super::{CommandError, Control, Output, State};
+use super::plane::{Control, State};
+use crate::outcome::{CommandError, Output};
 
 impl Control {
     pub(super) fn create_tap(&self, state: &mut State, command: &TapCommand) -> Result<Output, CommandError> {

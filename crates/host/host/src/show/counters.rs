@@ -6,21 +6,10 @@ use clearway_pkt::Iface;
 use clearway_proto::Counters;
 use serde_json::{Map, Value, json};
 
-use super::Look;
 use super::grid::Grid;
+use super::look::{Baselines, Look, Rows};
 use crate::host::HostHandle;
 use crate::outcome::{CommandError, Output};
-
-/// Names with their counts.
-pub(crate) type Rows = Vec<(&'static str, u64)>;
-
-/// What counters were when they were cleared. They themselves only grow.
-#[derive(Default)]
-pub(crate) struct Baselines {
-    pub(crate) errors: Rows,
-    pub(crate) tcp: Rows,
-    pub(crate) interfaces: Vec<(Iface, DevCounters)>,
-}
 
 /// Lists fields of counters by their names.
 macro_rules! rows {

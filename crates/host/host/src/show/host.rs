@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::Look;
 use super::grid::Grid;
 use super::interfaces::mode_name;
+use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {

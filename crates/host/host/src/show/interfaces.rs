@@ -1,6 +1,6 @@
 //! Interfaces, their addresses and their workers.
 
-use clearway_dev::{Dev, DevCounters, DriverBuffers, RxDrop, TxDrop};
+use clearway_dev::{DevCounters, DriverBuffers, Facts, RxDrop, TxDrop};
 use clearway_engine::Mode;
 use clearway_pkt::Iface;
 use clearway_proto::{InterfaceInfo, Link};
@@ -9,8 +9,8 @@ use clearway_session::worker::Worker;
 use clearway_wire::Cidr;
 use serde_json::{Value, json};
 
-use super::Look;
 use super::grid::Grid;
+use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 /// An interface as the workers see it.
@@ -40,8 +40,8 @@ fn ports(worker: &mut Worker) -> Vec<PortRow> {
         iface: port.iface,
         is_absent: engine.port(port.iface).is_some_and(clearway_ports::Port::is_absent),
         counters: port.counters,
-        link: engine.port(port.iface).is_none_or(Dev::link_up),
-        driver: engine.port(port.iface).map(Dev::driver_counters).unwrap_or_default(),
+        link: engine.port(port.iface).is_none_or(Facts::link_up),
+        driver: engine.port(port.iface).map(Facts::driver_counters).unwrap_or_default(),
         error: port.error.map(|error| error.to_string()),
         mode: port.mode,
     };

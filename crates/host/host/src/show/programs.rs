@@ -3,8 +3,8 @@
 use clearway_session::program::ProgramInfo;
 use serde_json::{Value, json};
 
-use super::Look;
 use super::grid::Grid;
+use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {

@@ -5,8 +5,8 @@ use clearway_proto::{NeighbourInfo, NeighbourState, NextHop, Route};
 use clearway_wire::{Addr, Cidr};
 use serde_json::{Value, json};
 
-use super::Look;
 use super::grid::Grid;
+use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {

@@ -7,8 +7,8 @@ use clearway_session::sessions::{SessionInfo, SessionKind};
 use clearway_session::worker::Worker;
 use serde_json::{Value, json};
 
-use super::Look;
 use super::grid::Grid;
+use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 /// A session with the inner values of its connection.

@@ -11,7 +11,7 @@ use clearway_shm::attach_socket::{Kind, MAX_AHEAD, Reply, SocketOptions};
 use nix::errno::Errno;
 
 use super::questions::no_session_fd;
-use super::{Process, SessionFd, Supervisor};
+use super::state::{Process, SessionFd, Supervisor};
 use crate::answer::Asker;
 
 /// Of what a program may still have, one in so many at most is opened ahead of need.

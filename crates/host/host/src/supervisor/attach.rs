@@ -21,7 +21,7 @@ use clearway_shm::{Notifier, RingConsumer, RingProducer, Segment, ShmError, sock
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use super::{Entry, KIND_PROCESS, Member, Process, Supervisor, word};
+use super::state::{Entry, KIND_PROCESS, Member, Process, Supervisor, SupervisorCounts, word};
 use crate::answer::{Asker, Doorway};
 use crate::namespaces::{DEFAULT, counted, same_bytes, within};
 
@@ -37,27 +37,6 @@ const MAX_NAME: usize = 64;
 /// Said to a process that would take a descriptor which is kept for commands.
 const NO_DESCRIPTORS: &str =
     "no descriptor is left for one more process; raise the host's limit of open files (ulimit -n)";
-
-/// What the supervisor has counted since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SupervisorCounts {
-    /// Processes that were let in.
-    pub attached: u64,
-    /// Processes that showed no secret, or a wrong one.
-    pub refused_secret: u64,
-    /// Processes that were refused for any other reason.
-    pub refused_other: u64,
-    /// Processes that were let go because they said nothing: for too long, or while others wanted their place.
-    pub silent: u64,
-    /// Processes that did not keep to the rules of the socket, and programs that wrote something impossible into shared memory.
-    pub cut_off: u64,
-    /// Processes now.
-    pub processes: u32,
-    /// Programs now.
-    pub programs: u32,
-    /// Session fds of sessions now.
-    pub session_fds: u32,
-}
 
 /// A process's memory and rings, half of them still on their way to the workers.
 struct NewQueuePair {

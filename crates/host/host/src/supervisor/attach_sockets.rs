@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -11,27 +11,9 @@ use clearway_shm::{paths, socket};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::unistd::geteuid;
 
-use super::{KIND_ATTACH_SOCKET, KIND_SHIFT, Supervisor};
+use super::state::{AttachSocket, KIND_ATTACH_SOCKET, KIND_SHIFT, Supervisor};
 use crate::error::HostError;
 use crate::namespaces::{NamespaceChanges, NamespaceError, NamespaceSpec};
-
-/// One socket. Its file goes with it.
-pub(super) struct AttachSocket {
-    pub(super) fd: OwnedFd,
-    path: PathBuf,
-    /// Lets into this namespace only.
-    pub(super) namespace: Option<String>,
-    /// It has no file, and lets in only who was let in before.
-    pub(super) is_way_back: bool,
-}
-
-impl Drop for AttachSocket {
-    fn drop(&mut self) {
-        if !self.is_way_back {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
 
 impl Supervisor {
     pub(super) fn open_main_attach_socket(&mut self) -> Result<(), HostError> {

@@ -8,7 +8,7 @@ use clearway_base::Handle;
 use clearway_session::program::Program;
 use clearway_shm::attach_socket::worker_of;
 
-use super::{Process, SessionFd, Supervisor};
+use super::state::{Process, SessionFd, Supervisor};
 
 /// Bytes of a program's memory that the system may have given beyond twice what is charged: what lies in blocks that are being filled.
 const UNCHARGED: u64 = 64 << 20;

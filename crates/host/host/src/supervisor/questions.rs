@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::SndBuf;
 
-use super::{Process, SessionFd, Supervisor};
+use super::state::{Process, SessionFd, Supervisor};
 use crate::answer::{Asker, Doorway};
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
@@ -295,7 +295,7 @@ impl Supervisor {
     }
 
     pub(crate) fn program_infos(&self) -> Vec<ProgramInfo> {
-        let info = |entry: &super::Entry| {
+        let info = |entry: &super::state::Entry| {
             let program = &entry.program;
             let mine = self.processes.iter().filter_map(|(_, p)| {
                 let member = p.member.as_ref().filter(|m| Arc::ptr_eq(&m.program, program))?;

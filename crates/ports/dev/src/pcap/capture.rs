@@ -7,7 +7,8 @@ use clearway_pkt::{Buf, Burst, Offloads, TxMeta};
 
 use super::write::{Direction, InterfaceId, Packet, PcapWriter};
 use crate::device::{MAX_IP_PACKET, max_frame};
-use crate::{Dev, DevCounters, DevError, TxDrop};
+use crate::staging::Staging;
+use crate::{Dev, DevCounters, DevError, Facts, Receive, Transmit, TxDrop};
 
 /// How much of a capture may be lost when the program is killed.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -25,8 +26,7 @@ pub struct Capture<D, W: Write> {
     now: Instant,
     flushed: Instant,
     error: Option<io::Error>,
-    frame: Box<[u8]>,
-    reserved: usize,
+    staging: Staging,
     counters: DevCounters,
 }
 
@@ -44,8 +44,7 @@ impl<D: Dev, W: Write> Capture<D, W> {
             now: Instant::ZERO,
             flushed: Instant::ZERO,
             error: None,
-            frame: vec![0; max_frame(MAX_IP_PACKET, true)].into_boxed_slice(),
-            reserved: 0,
+            staging: Staging::new(max_frame(MAX_IP_PACKET, true)),
             counters: DevCounters::default(),
         })
     }
@@ -77,7 +76,7 @@ impl<D: Dev, W: Write> Capture<D, W> {
     }
 }
 
-impl<D: Dev, W: Write> Dev for Capture<D, W> {
+impl<D: Dev, W: Write> Receive for Capture<D, W> {
     type Buf = D::Buf;
 
     fn rx(&mut self, burst: &mut Burst<D::Buf>) -> Result<(), DevError> {
@@ -95,34 +94,33 @@ impl<D: Dev, W: Write> Dev for Capture<D, W> {
         }
         result
     }
+}
 
+impl<D: Dev, W: Write> Transmit for Capture<D, W> {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.reserved = 0;
-        if len > self.frame.len() || self.below.reserve(len).is_none() {
-            return None;
-        }
-        self.reserved = self.frame.len();
-        Some(&mut self.frame)
+        self.staging.forget();
+        self.below.reserve(len)?;
+        self.staging.reserve(len)
     }
 
     fn commit(&mut self, len: usize, meta: TxMeta) {
-        if len > std::mem::take(&mut self.reserved) {
+        let unix_ns = self.unix_ns();
+        let Some(frame) = self.staging.commit(len) else {
             return self.counters.drop_tx(TxDrop::BadRequest);
-        }
+        };
         let Some(room) = self.below.reserve(len) else {
             return self.counters.drop_tx(TxDrop::NoRoom);
         };
-        room[..len].copy_from_slice(&self.frame[..len]);
+        room[..len].copy_from_slice(frame);
         self.below.commit(len, meta);
         if self.error.is_none() {
-            let packet = Packet::whole(self.interface, self.unix_ns(), Direction::Sent, &self.frame[..len]);
-            let written = self.writer.write(&packet);
+            let written = self.writer.write(&Packet::whole(self.interface, unix_ns, Direction::Sent, frame));
             self.keep(written);
         }
     }
 
     fn reserved(&self) -> &[u8] {
-        &self.frame[..self.reserved]
+        self.staging.reserved()
     }
 
     fn flush(&mut self) {
@@ -133,7 +131,9 @@ impl<D: Dev, W: Write> Dev for Capture<D, W> {
             self.keep(flushed);
         }
     }
+}
 
+impl<D: Dev, W: Write> Facts for Capture<D, W> {
     fn offloads(&self) -> Offloads {
         self.below.offloads()
     }

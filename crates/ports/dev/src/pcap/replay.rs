@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use clearway_base::Instant;
@@ -11,7 +10,8 @@ use clearway_wire::eth;
 
 use super::read::{PcapReader, Record};
 use crate::device::{MAX_IP_PACKET, max_frame};
-use crate::{Dev, DevCounters, DevError, FramePool, Mac, RxDrop, TxDrop};
+use crate::staging::Staging;
+use crate::{DevCounters, DevError, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop};
 
 /// Plays a capture file back, as fast as it is taken. What is sent goes nowhere, and is counted.
 pub struct Replay<R> {
@@ -23,8 +23,7 @@ pub struct Replay<R> {
     ended: bool,
     mac: Option<Mac>,
     pool: FramePool,
-    frame: Box<[u8]>,
-    reserved: usize,
+    staging: Staging,
     counters: DevCounters,
 }
 
@@ -76,8 +75,7 @@ impl<R: Read> Replay<R> {
             ended: false,
             mac,
             pool,
-            frame: vec![0; max_frame(MAX_IP_PACKET, true)].into_boxed_slice(),
-            reserved: 0,
+            staging: Staging::new(max_frame(MAX_IP_PACKET, true)),
             counters: DevCounters::default(),
         };
         replay.advance();
@@ -119,7 +117,7 @@ impl<R: Read> Replay<R> {
     }
 }
 
-impl<R: Read> Dev for Replay<R> {
+impl<R: Read> Receive for Replay<R> {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
@@ -135,26 +133,26 @@ impl<R: Read> Dev for Replay<R> {
         }
         Ok(())
     }
+}
 
+impl<R: Read> Transmit for Replay<R> {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.reserved = if len <= self.frame.len() { self.frame.len() } else { 0 };
-        (self.reserved > 0).then_some(&mut *self.frame)
+        self.staging.reserve(len)
     }
 
     fn commit(&mut self, len: usize, _meta: TxMeta) {
-        if len <= std::mem::take(&mut self.reserved) {
-            self.counters.sent(len);
-        } else {
-            self.counters.drop_tx(TxDrop::BadRequest);
+        match self.staging.commit(len) {
+            Some(_) => self.counters.sent(len),
+            None => self.counters.drop_tx(TxDrop::BadRequest),
         }
     }
 
     fn reserved(&self) -> &[u8] {
-        &self.frame[..self.reserved]
+        self.staging.reserved()
     }
+}
 
-    fn flush(&mut self) {}
-
+impl<R: Read> Facts for Replay<R> {
     fn offloads(&self) -> Offloads {
         Offloads::default()
     }
@@ -165,14 +163,6 @@ impl<R: Read> Dev for Replay<R> {
 
     fn mac(&self) -> Option<Mac> {
         self.mac
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn must_poll(&self) -> bool {
-        false
     }
 
     fn counters(&self) -> DevCounters {

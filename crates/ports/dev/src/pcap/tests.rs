@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::pair::{PairConfig, PairEnd, pair};
 use crate::test_frames::tcp_frame;
-use crate::{Dev, FramePool, Mac, PoolBudget, RxDrop};
+use crate::{Dev, Facts, FramePool, Mac, PoolBudget, Receive, RxDrop};
 
 fn pool() -> FramePool {
     FramePool::new(PoolBudget { small_count: 64, small_len: 2048, large_count: 4, large_len: 66_000 })

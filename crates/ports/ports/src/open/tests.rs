@@ -1,4 +1,4 @@
-use clearway_dev::{Dev, PoolBudget};
+use clearway_dev::{Facts, PoolBudget, Receive, Transmit};
 use clearway_pkt::{Buf, Burst, TxMeta};
 
 use super::*;

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use clearway_dev::{Dev, TxDrop};
+use clearway_dev::{Facts, Receive, Transmit, TxDrop};
 use clearway_pkt::{Burst, TxMeta};
 use clearway_tap::{add_host_address, bring_up, open};
 use nix::mount::{MsFlags, mount};

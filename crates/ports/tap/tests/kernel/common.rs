@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use clearway_dev::{Dev, FramePool, PoolBudget, TapMode, TapSpec};
+use clearway_dev::{Facts, FramePool, PoolBudget, Receive, TapMode, TapSpec, Transmit};
 use clearway_pkt::{Buf, Burst, RxMeta, Segmentation, TxMeta};
 use clearway_tap::{TapQueue, open};
 use clearway_wire::tcp::{self, Segment};

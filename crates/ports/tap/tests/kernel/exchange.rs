@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-use clearway_dev::{Dev, Fault, FramePool, PoolBudget, RxDrop};
+use clearway_dev::{Facts, Fault, FramePool, PoolBudget, Receive, RxDrop, Transmit};
 use clearway_pkt::{Buf, Checksum, Segmentation, TxMeta};
 use clearway_wire::arp::{self, Arp, Operation};
 use clearway_wire::icmpv4::{self, Icmpv4};

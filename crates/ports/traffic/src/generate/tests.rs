@@ -1,5 +1,5 @@
 use clearway_base::Duration;
-use clearway_dev::{Fault, FaultSpec, FramePool, Mac, PairConfig, PairEnd, PoolBudget, pair};
+use clearway_dev::{Facts, Fault, FaultSpec, FramePool, Mac, PairConfig, PairEnd, PoolBudget, Receive, pair};
 use clearway_pkt::PoolBuf;
 
 use super::*;

@@ -1,4 +1,4 @@
-use clearway_dev::{FramePool, Mac, PairConfig, PairEnd, PoolBudget, pair};
+use clearway_dev::{FramePool, Mac, PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
 use clearway_pkt::{Offloads, PoolBuf, Segmentation};
 use clearway_wire::{Addr, ipv4, tcp, udp};
 use proptest::prelude::*;

@@ -1,9 +1,8 @@
 use std::cell::RefCell;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{DevCounters, DevError, FramePool, PairConfig, PairEnd, PoolBudget, pair};
+use clearway_dev::{DevCounters, DevError, Facts, FramePool, PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
 use clearway_pkt::{Burst, Offloads, PoolBuf, RxMeta};
 use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{Config, Drop, Stack};
@@ -45,7 +44,7 @@ struct Fragile {
     broken: Rc<RefCell<bool>>,
 }
 
-impl Dev for Fragile {
+impl Receive for Fragile {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
@@ -54,33 +53,39 @@ impl Dev for Fragile {
         }
         self.below.rx(burst)
     }
+}
+
+impl Transmit for Fragile {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.below.reserve(len)
     }
+
     fn commit(&mut self, len: usize, meta: TxMeta) {
         self.below.commit(len, meta);
     }
+
     fn reserved(&self) -> &[u8] {
         self.below.reserved()
     }
+
     fn flush(&mut self) {
         self.below.flush();
     }
+}
+
+impl Facts for Fragile {
     fn offloads(&self) -> Offloads {
         self.below.offloads()
     }
+
     fn mtu(&self) -> usize {
         self.below.mtu()
     }
+
     fn mac(&self) -> Option<clearway_dev::Mac> {
         self.below.mac()
     }
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    fn must_poll(&self) -> bool {
-        false
-    }
+
     fn counters(&self) -> DevCounters {
         self.below.counters()
     }
@@ -319,7 +324,7 @@ fn an_mtu_changes_in_stack_and_device_or_in_neither() {
     let mut engine = Engine::new(stack, looped, world.pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
     engine.set_mtu(Iface(0), 9_000).unwrap();
     assert_eq!(engine.stack().interfaces().next().unwrap().mtu, 9_000);
-    assert_eq!(engine.port(Iface(0)).map(Dev::mtu), Some(9_000));
+    assert_eq!(engine.port(Iface(0)).map(Facts::mtu), Some(9_000));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Ports that come, go and change while the engine runs.
 
-use clearway_dev::{Dev, DevCounters};
-use clearway_pkt::{Iface, PoolBuf};
+use clearway_dev::{BufferSource, Dev, DevCounters, Facts};
+use clearway_pkt::Iface;
 use clearway_proto::{AddError, Env, InterfaceInfo, InterfaceSpec, Link, NextHop};
 
 use super::Engine;
@@ -10,7 +10,7 @@ use crate::ports::{Port, PortInfo, PortOptions, interface_of, link_local};
 use crate::wait::MAX_PORTS;
 use crate::{App, Mode, Probe};
 
-impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, P, M> {
     /// Makes a device an interface of the stack, also while the engine runs. The device uses the engine's pool. An interface of the same kind whose port
     /// was removed is used again, so that ports may come and go for ever; the number of the new one is the same on every engine that was told the same
     /// in the same order.
@@ -134,7 +134,7 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
 
     /// What went through the port of an interface.
     pub fn port_counters(&self, iface: Iface) -> Option<DevCounters> {
-        self.port(iface).map(Dev::counters)
+        self.port(iface).map(Facts::counters)
     }
 
     /// Gives a port a mode of its own, or takes it away again. An engine has one sleep for all its ports, so the port that looks longest decides.

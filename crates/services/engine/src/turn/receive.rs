@@ -1,7 +1,7 @@
 //! The first half of a turn: what the ports and the other cores bring.
 
-use clearway_dev::{Dev, DevError};
-use clearway_pkt::{Buf, Burst, Iface, PoolBuf};
+use clearway_dev::{BufferSource, Dev, DevError};
+use clearway_pkt::{Buf, Burst, Iface};
 use clearway_proto::{Env, Stack};
 
 use super::Engine;
@@ -11,7 +11,7 @@ use crate::inspect::{Inspect, Verdict};
 use crate::ports::OnDeviceError;
 use crate::{App, Probe, Stage, Time};
 
-impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E, D, A, P> {
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, P, M> {
     /// One burst from every port. Answers whether anything came, and whether a port may have more.
     pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
         let (mut received, mut full) = (false, false);
@@ -104,18 +104,13 @@ impl<E: Env<Buf = PoolBuf>, D: Dev<Buf = PoolBuf>, A: App<E>, P: Probe> Engine<E
 
 // Kept out of the turn of an engine without an inspector.
 #[inline(never)]
-fn ingest_and_tell<E: Env<Buf = PoolBuf>>(
-    stack: &mut Stack<E>,
-    time: Time,
-    burst: &mut Burst<PoolBuf>,
-    inspector: &mut dyn Inspect,
-) {
+fn ingest_and_tell<E: Env>(stack: &mut Stack<E>, time: Time, burst: &mut Burst<E::Buf>, inspector: &mut dyn Inspect) {
     stack.ingest_with(time.now, burst, &mut |why, meta, head| inspector.dropped(time, meta.iface, head, why));
 }
 
 /// Shows a burst to the inspector and takes out of it what he drops.
 #[inline(never)]
-fn inspect(inspector: &mut dyn Inspect, time: Time, iface: Iface, burst: &mut Burst<PoolBuf>) {
+fn inspect<B: Buf>(inspector: &mut dyn Inspect, time: Time, iface: Iface, burst: &mut Burst<B>) {
     let mut dropped = 0u64;
     const { assert!(clearway_pkt::BURST <= u64::BITS as usize) };
     for at in 0..burst.len() {

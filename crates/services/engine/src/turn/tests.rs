@@ -1,4 +1,4 @@
-use clearway_dev::{PairConfig, PairEnd, PoolBudget, pair};
+use clearway_dev::{PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
 use clearway_pkt::{Iface, TxMeta};
 use clearway_proto::Config;
 use clearway_proto::store::{ChainRx, RingTx};

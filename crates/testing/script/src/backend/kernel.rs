@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clearway_dev::{Dev, FramePool, PoolBudget, TapMode, TapSpec};
+use clearway_dev::{Facts as _, FramePool, PoolBudget, Receive as _, TapMode, TapSpec, Transmit as _};
 use clearway_pkt::{Buf, Burst, PoolBuf, TxMeta};
 use clearway_tap::TapQueue;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

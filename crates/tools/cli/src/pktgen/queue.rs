@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clearway_base::{Duration, Histogram, Instant};
-use clearway_dev::{Dev as _, DevCounters, DevError};
+use clearway_dev::{DevCounters, DevError, Facts as _, Receive as _, Transmit as _};
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::Port;
 use clearway_traffic::{Account, Came, FramesPerSecond, Generator, Plan, Sent, Shape, WIRE_EXTRA};

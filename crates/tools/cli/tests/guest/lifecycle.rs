@@ -7,7 +7,7 @@ use std::time::Instant as Clock;
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::frames::PoolBudget;
-use clearway_dev::{Dev as _, FramePool, Mac, PortSpec};
+use clearway_dev::{Facts as _, FramePool, Mac, PortSpec, Receive as _, Transmit as _};
 use clearway_pkt::{Burst, PoolBuf, TxMeta};
 use clearway_ports::{Port, Wrap};
 use clearway_traffic::{Account, Generator, Mirror, Plan, Rate, Reflector, Shape};

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::thread::sleep;
 use std::time::{Duration, Instant as Clock};
 
-use clearway_dev::Dev as _;
+use clearway_dev::{Facts as _, Receive as _, Transmit as _};
 use clearway_pkt::TxMeta;
 use nix::sys::signal::Signal;
 

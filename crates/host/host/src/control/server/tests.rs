@@ -1,6 +1,6 @@
 use std::io::{BufRead as _, BufReader};
 
-use super::super::tests::World;
+use super::super::plane::tests::World;
 use super::*;
 
 struct Peer(BufReader<UnixStream>);

@@ -8,17 +8,18 @@ use super::*;
 use crate::config::Settings;
 use crate::error::HostError;
 use crate::host::Host;
+use crate::outcome::Outcome;
 
 /// A host with its control plane, in a folder of its own.
-pub(super) struct World {
-    pub(super) control: std::sync::Arc<Control>,
-    pub(super) folder: PathBuf,
+pub(in crate::control) struct World {
+    pub(in crate::control) control: std::sync::Arc<Control>,
+    pub(in crate::control) folder: PathBuf,
     host: HostHandle,
     supervisor: Option<JoinHandle<Result<(), HostError>>>,
 }
 
 impl World {
-    pub(super) fn new(workers: usize) -> World {
+    pub(in crate::control) fn new(workers: usize) -> World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("cwcontrol-{}-{number}", std::process::id()));
@@ -38,7 +39,7 @@ impl World {
     }
 
     /// A command that has to be done; what it says.
-    pub(super) fn ok(&self, line: &str) -> String {
+    pub(in crate::control) fn ok(&self, line: &str) -> String {
         let answer = self.answer(line);
         assert_eq!(answer.outcome, Outcome::Done, "{line}: {}", answer.text);
         answer.text

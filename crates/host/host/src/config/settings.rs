@@ -1,0 +1,300 @@
+//! The settings themselves, and what is made of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use clearway_command::AppLimits;
+use clearway_dev::{FaultSpec, PoolBudget, PortSpec};
+use clearway_engine::Mode;
+use clearway_proto::{Config, Limits, TcpConfig};
+use clearway_session::program::ProgramLimits;
+use clearway_shm::attach_socket::Secret;
+use clearway_wire::{Addr, Cidr};
+
+use crate::setup::Setup;
+
+/// What the control plane needs to know besides the host.
+#[derive(Clone, Debug)]
+pub struct ControlOptions {
+    /// The version of the program, as people see it.
+    pub version: String,
+    /// What happens to packets of interfaces that say nothing about it.
+    pub fault: Option<FaultSpec>,
+    /// Whether an interface may be taken that this machine is reached over.
+    pub force: bool,
+    /// Routing tables that each stack has room for.
+    pub tables: u16,
+    /// The core of each worker.
+    pub cores: Vec<Option<usize>>,
+    /// How long an adaptive worker looks before it sleeps.
+    pub spin: clearway_base::Duration,
+    /// Rows for `show settings`.
+    pub settings: Vec<(String, String)>,
+}
+
+/// How the system divides the time of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// As for every program.
+    #[default]
+    Other,
+    /// As for programs that compute for long.
+    Batch,
+    /// Before every other program, until it sleeps.
+    Fifo,
+    /// The same, in turn with others of its priority.
+    RoundRobin,
+}
+
+impl Policy {
+    /// Its name in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Other => "other",
+            Policy::Batch => "batch",
+            Policy::Fifo => "fifo",
+            Policy::RoundRobin => "rr",
+        }
+    }
+}
+
+/// How much goes into the log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug, Default)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What is broken.
+    Error,
+    /// What was refused, cut off, or met a limit.
+    Warn,
+    /// Who came and went, and what commands changed.
+    #[default]
+    Info,
+    /// Everything.
+    Debug,
+}
+
+/// A port that is there from the start.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PortSetting {
+    /// What it is.
+    pub port: Option<PortSpec>,
+    /// How its interface is called; `tap0`, `loop0` and so on by default.
+    pub name: Option<String>,
+    /// Its addresses.
+    pub addresses: Vec<Cidr>,
+    /// The router behind it, one for each family.
+    pub gateways: Vec<Addr>,
+    /// Its routing table.
+    pub table: u32,
+    /// What happens to its packets.
+    pub fault: Option<FaultSpec>,
+}
+
+/// A namespace that is there from the start.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct NamespaceSetting {
+    /// Its id.
+    pub id: String,
+    /// Its secret.
+    pub secret: Option<Secret>,
+    /// Its interface.
+    pub interface: Option<String>,
+    /// Its routing table.
+    pub table: Option<u32>,
+    /// What each program in it may have.
+    pub limits: AppLimits,
+}
+
+impl std::fmt::Debug for NamespaceSetting {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamespaceSetting").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The main thread runs on this core.
+    pub main_core: Option<usize>,
+    /// One worker for each; Some pins it to that core.
+    pub workers: Vec<Option<usize>>,
+    /// How the system divides the workers' time.
+    pub policy: Policy,
+    /// The priority under `fifo` and `rr`.
+    pub priority: u8,
+    /// What workers do when there is nothing to do.
+    pub mode: Mode,
+    /// Packet buffers of each worker.
+    pub pool: PoolBudget,
+    /// Ports.
+    pub ports: Vec<PortSetting>,
+    /// TCP.
+    pub tcp: TcpConfig,
+    /// What each stack may have.
+    pub limits: Limits,
+    /// What each program may have.
+    pub program: ProgramLimits,
+    /// Programs at once.
+    pub programs: u32,
+    /// Processes at once.
+    pub processes: u32,
+    /// Sessions of a worker at once.
+    pub sessions: u32,
+    /// Bytes of shared memory of all programs.
+    pub memory: u64,
+    /// The socket at which programs are let in.
+    pub socket: Option<PathBuf>,
+    /// Its file mode.
+    pub socket_mode: u32,
+    /// The socket of the command language.
+    pub control: Option<PathBuf>,
+    /// Commands to begin with.
+    pub script: Option<PathBuf>,
+    /// Namespaces.
+    pub namespaces: Vec<NamespaceSetting>,
+    /// What happens to packets of interfaces that say nothing about it.
+    pub fault: Option<FaultSpec>,
+    /// The system may write the memory of a host that breaks into a file, with the secrets and bytes of all programs.
+    pub core_dumps: bool,
+    /// The file that the log goes to; standard error without it.
+    pub log_file: Option<PathBuf>,
+    /// How much goes into the log.
+    pub log_level: LogLevel,
+    /// What the file said where it cannot change while the host runs, by section and key.
+    pub(crate) fixed: BTreeMap<String, String>,
+}
+
+/// How long an adaptive worker looks for packets before it sleeps, in microseconds.
+pub(super) const SPIN_US: u64 = 20;
+
+/// Interfaces, addresses, routes and tables: more than the stack's own defaults, because here they come and go at run time.
+pub(super) const INTERFACES: u16 = 64;
+pub(super) const ADDRESSES: u16 = 256;
+pub(super) const TABLES: u16 = 64;
+
+/// Packets that wait for one neighbour's address, and for all: a program's burst of datagrams to somebody new is not lost, as it is not at the kernel, which keeps 208 KiB for each.
+pub(super) const NEIGHBOUR_QUEUE: u8 = 128;
+pub(super) const WAITING_FRAMES: u16 = 1_024;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let setup = Setup::new(PathBuf::new(), [0; 32]);
+        let limits = Limits {
+            interfaces: INTERFACES,
+            addresses: ADDRESSES,
+            tables: TABLES,
+            neighbour_queue: NEIGHBOUR_QUEUE,
+            waiting_frames: WAITING_FRAMES,
+            ..setup.stack.limits
+        };
+        Settings {
+            main_core: None,
+            workers: setup.workers,
+            policy: Policy::Other,
+            priority: 1,
+            mode: Mode::Adaptive(clearway_base::Duration::from_micros(SPIN_US)),
+            pool: setup.pool,
+            ports: Vec::new(),
+            tcp: setup.stack.tcp,
+            limits,
+            program: setup.program,
+            programs: setup.programs,
+            processes: setup.processes,
+            sessions: setup.sessions,
+            memory: setup.memory,
+            socket: None,
+            socket_mode: setup.socket_mode,
+            control: None,
+            script: None,
+            namespaces: Vec::new(),
+            fault: None,
+            core_dumps: false,
+            log_file: None,
+            log_level: LogLevel::default(),
+            fixed: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Keys, as `section.key`, that another text of the settings says otherwise and that cannot change while the host runs.
+    pub(crate) fn differs_for_good(&self, other: &Settings) -> Vec<String> {
+        let keys: BTreeSet<&String> = self.fixed.keys().chain(other.fixed.keys()).collect();
+        keys.into_iter().filter(|key| self.fixed.get(*key) != other.fixed.get(*key)).cloned().collect()
+    }
+
+    /// What the control plane needs to know of them.
+    pub fn control(&self, version: String) -> ControlOptions {
+        let spin = match self.mode {
+            Mode::Adaptive(spin) => spin,
+            Mode::Interrupt | Mode::Polling => clearway_base::Duration::from_micros(SPIN_US),
+        };
+        ControlOptions {
+            version,
+            fault: self.fault,
+            force: false,
+            tables: self.limits.tables,
+            cores: self.workers.clone(),
+            spin,
+            settings: self.shown(),
+        }
+    }
+
+    /// Rows for `show settings`; no secret is among them.
+    fn shown(&self) -> Vec<(String, String)> {
+        let shared = |limit: u64, none: u64| if limit == none { "shared".to_owned() } else { limit.to_string() };
+        let core = |core: &Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
+        let workers: Vec<String> = self.workers.iter().map(core).collect();
+        let rows = [
+            ("cores.main", core(&self.main_core)),
+            ("cores.workers", workers.join(",")),
+            ("cores.policy", self.policy.name().to_owned()),
+            ("cores.priority", self.priority.to_string()),
+            ("cores.mode", format!("{:?}", self.mode).to_lowercase()),
+            ("buffers.bytes", self.pool.bytes().to_string()),
+            ("tcp.congestion", format!("{:?}", self.tcp.defaults.congestion).to_lowercase()),
+            ("tcp.ecn", (self.tcp.defaults.ecn as u8).to_string()),
+            ("sessions.rx-fifo", self.program.rx_fifo.to_string()),
+            ("sessions.tx-fifo", self.program.tx_fifo.to_string()),
+            ("sessions.max-fifo", self.program.max_fifo.to_string()),
+            ("limits.programs", self.programs.to_string()),
+            ("limits.processes", self.processes.to_string()),
+            ("limits.sessions", self.sessions.to_string()),
+            ("limits.udp-sockets", self.limits.udp_sockets.to_string()),
+            ("limits.listeners", self.limits.listeners.to_string()),
+            ("limits.memory", self.memory.to_string()),
+            ("limits.orphans", self.limits.orphans.to_string()),
+            ("limits.orphan-memory", self.limits.orphan_bytes.to_string()),
+            ("limits.program-sessions", shared(self.program.sessions.into(), u32::MAX.into())),
+            ("limits.program-udp-sockets", shared(self.program.udp_sockets.into(), u32::MAX.into())),
+            ("limits.program-memory", shared(self.program.memory, u64::MAX)),
+            ("limits.program-listeners", shared(self.program.listeners.into(), u32::MAX.into())),
+            ("limits.program-processes", self.program.processes.to_string()),
+            ("limits.connections", self.limits.connections.to_string()),
+            ("limits.interfaces", self.limits.interfaces.to_string()),
+            ("limits.tables", self.limits.tables.to_string()),
+            ("limits.routes", self.limits.routes.to_string()),
+        ];
+        rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// What a host is started with. `secret` comes from the system's random source.
+    pub fn setup(&self, socket: PathBuf, secret: [u8; 32]) -> Setup {
+        let stack = Config { limits: self.limits, tcp: self.tcp.clone(), secret };
+        let mut setup = Setup::new(socket, secret);
+        setup.socket_mode = self.socket_mode;
+        setup.workers = self.workers.clone();
+        setup.mode = self.mode;
+        setup.pool = self.pool;
+        setup.stack = stack;
+        setup.program = self.program;
+        setup.programs = self.programs;
+        setup.processes = self.processes;
+        setup.sessions = self.sessions;
+        setup.memory = self.memory;
+        setup.on_thread = self.thread_hook();
+        setup
+    }
+}

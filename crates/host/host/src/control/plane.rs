@@ -1,0 +1,190 @@
+//! Who carries commands out, and what commands have made that the host itself does not know.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use clearway_command::{Command, NoNames, help, parse, statements, without_secrets};
+use clearway_pkt::Iface;
+use clearway_proto::Table;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use crate::capture::Packets;
+use crate::config::ControlOptions;
+use crate::host::HostHandle;
+use crate::outcome::{Answer, CommandError, Output, locked};
+use crate::placements::Placements;
+use crate::show::{self, Baselines, View};
+use crate::tables::Tables;
+
+/// What commands have made that the host itself does not know.
+pub(super) struct State {
+    pub(super) tables: Tables,
+    pub(super) packets: Packets,
+    pub(super) baselines: Baselines,
+    pub(super) placements: Placements,
+    /// The loopback of each table for what is sent to our own addresses.
+    pub(super) locals: Vec<(Table, Iface)>,
+    /// Scripts that run scripts.
+    pub(super) depth: usize,
+    /// Numbers the faults of interfaces, so that each has its own.
+    pub(super) fault_seed: u64,
+}
+
+impl State {
+    pub(super) fn next_fault_seed(&mut self) -> u64 {
+        self.fault_seed += 1;
+        self.fault_seed
+    }
+}
+
+/// Scripts that call each other at most.
+const MAX_DEPTH: usize = 8;
+
+/// Bytes of a script at most.
+const MAX_SCRIPT: u64 = 1 << 20;
+
+/// Carries out commands.
+pub struct Control {
+    pub(super) host: HostHandle,
+    pub(super) options: ControlOptions,
+    pub(super) state: Mutex<State>,
+}
+
+impl Control {
+    /// The control plane of a host.
+    pub fn new(host: HostHandle, options: ControlOptions) -> Control {
+        let state = State {
+            tables: Tables::new(options.tables),
+            packets: Packets::default(),
+            baselines: Baselines::default(),
+            placements: Placements::default(),
+            locals: Vec::new(),
+            depth: 0,
+            fault_seed: 0,
+        };
+        Control { host, options, state: Mutex::new(state) }
+    }
+
+    /// Carries out one line.
+    pub fn execute(&self, line: &str) -> Answer {
+        let mut state = self.lock();
+        match parse(line) {
+            Ok(parsed) => match self.command(&mut state, &parsed.command) {
+                Ok(output) => {
+                    if parsed.command.changes() {
+                        tracing::info!(line = without_secrets(line), "command");
+                    }
+                    Answer::of(output, parsed.json)
+                }
+                Err(error) => {
+                    tracing::warn!(line = without_secrets(line), %error, "command failed");
+                    Answer::failed(&error, parsed.json)
+                }
+            },
+            Err(error) => Answer::wrong_use(&error, asks_for_json(line)),
+        }
+    }
+
+    /// Carries out a script. The first line that fails ends it.
+    pub fn run_script(&self, path: &Path) -> Result<Output, CommandError> {
+        self.script(&mut self.lock(), path)
+    }
+
+    /// Carries out one command, of the settings for example.
+    pub fn run(&self, command: &Command) -> Result<Output, CommandError> {
+        self.command(&mut self.lock(), command)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    /// Tells processes that what they know of addresses and routes is stale.
+    pub(super) fn changed(&self) {
+        self.host.routes_changed();
+    }
+
+    pub(super) fn script(&self, state: &mut State, path: &Path) -> Result<Output, CommandError> {
+        let text = read_script(path)?;
+        if state.depth >= MAX_DEPTH {
+            return Err(CommandError::TooDeep);
+        }
+        let in_script = |error: CommandError, number: usize| CommandError::InScript {
+            path: path.to_owned(),
+            number,
+            error: Box::new(error),
+        };
+        let lines = statements(&text)
+            .map_err(|error| CommandError::Script { path: path.to_owned(), error: Box::new(error) })?;
+        state.depth += 1;
+        tracing::info!(script = %path.display(), commands = lines.len(), "script");
+        let done = lines.iter().try_fold(String::new(), |mut text, (statement, line)| {
+            let output = self.command(state, &line.command).map_err(|error| in_script(error, statement.number))?;
+            text.push_str(&output.text);
+            Ok(text)
+        });
+        state.depth -= 1;
+        done.map(|text| Output::new(text.clone(), json!({ "script": path, "commands": lines.len(), "output": text })))
+    }
+
+    pub(super) fn command(&self, state: &mut State, command: &Command) -> Result<Output, CommandError> {
+        match command {
+            Command::Nothing => Ok(Output::done()),
+            Command::Help(line) => Ok(Output::text(help(line, &NoNames))),
+            Command::Quit => Ok(Output::quit()),
+            Command::Stop => {
+                self.host.stop();
+                Ok(Output::text("The host stops.\n"))
+            }
+            Command::Exec(path) => self.script(state, path),
+            Command::CreateLoopback { instance, mtu, fault } => {
+                self.create_loopback(state, *instance, *mtu, fault.as_deref())
+            }
+            Command::CreateTap(spec) => self.create_tap(state, spec),
+            Command::DeleteInterface { interface } => self.delete_interface(state, interface),
+            Command::SetState { interface, up } => self.set_state(interface, *up),
+            Command::SetAddress { interface, prefix, add } => self.set_address(state, interface, *prefix, *add),
+            Command::SetTable { interface, table } => self.set_table(state, interface, *table),
+            Command::SetMtu { interface, kind, mtu } => self.set_mtu(interface, *kind, *mtu),
+            Command::SetMac { interface, mac } => self.set_mac(interface, *mac),
+            Command::SetPromiscuous { interface, .. } => self.set_promiscuous(interface),
+            Command::SetRxMode { interface, queue, mode } => self.set_rx_mode(state, interface, *queue, *mode),
+            Command::SetRxPlacement { interface, queue, on } => self.set_rx_placement(state, interface, *queue, *on),
+            Command::Table { table, add: true } => state.tables.add(*table).map(|()| Output::done()),
+            Command::Table { table, add: false } => self.delete_table(state, *table),
+            Command::Route { prefix, table, via, add: true } => self.add_route(state, *prefix, *table, via.as_ref()),
+            Command::Route { prefix, table, add: false, .. } => self.delete_route(state, *prefix, *table),
+            Command::AddNamespace(spec) => self.add_namespace(state, spec),
+            Command::DeleteNamespace { id } => self.delete_namespace(id),
+            Command::Session { enable: true } => Ok(Output::text("The session layer is always on.\n")),
+            Command::Session { enable: false } => Err(CommandError::AlwaysOn),
+            Command::PcapTrace(wanted) => self.pcap_trace(state, wanted),
+            Command::PcapOff => self.pcap_off(state),
+            Command::AclAdd(rule) => self.acl_add(state, rule),
+            Command::AclDelete { rule } => self.acl_delete(state, *rule),
+            Command::Clear(what) => self.clear(state, what),
+            Command::Show(what) => {
+                let State { tables, packets, baselines, placements, .. } = state;
+                show::show(&self.host, &self.options, View { tables, packets, baselines, placements }, what)
+            }
+            Command::NotBuiltIn(what) => Err(CommandError::NotBuiltIn(what)),
+        }
+    }
+}
+
+fn asks_for_json(line: &str) -> bool {
+    line.split_whitespace().any(|word| word == "--json")
+}
+
+fn read_script(path: &Path) -> Result<Zeroizing<String>, CommandError> {
+    let unreadable = |error| CommandError::Unreadable { path: path.to_owned(), error };
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
+    if !meta.is_file() || meta.len() > MAX_SCRIPT {
+        return Err(CommandError::NoScript(PathBuf::from(path)));
+    }
+    std::fs::read_to_string(path).map(Zeroizing::new).map_err(unreadable)
+}
+
+#[cfg(test)]
+pub(super) mod tests;
