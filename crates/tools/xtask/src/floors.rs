@@ -16,12 +16,9 @@ use crate::source::{Kind, Source};
 
 /// The crates in which a circle of modules is refused, at every depth. The rest is told by `cargo xtask floors`.
 const WITHOUT_CIRCLES: &[&str] = &[
-    "base", "clearway", "cost", "engine", "hint", "http", "options", "pkt", "proto", "session", "tap", "traffic",
-    "xtask",
+    "base", "clearway", "cost", "engine", "hint", "host", "http", "options", "pkt", "proto", "session", "tap",
+    "traffic", "xtask",
 ];
-
-/// The crates in which only the crate itself is to have none: some of their folders still do.
-const WITHOUT_CIRCLES_ABOVE: &[&str] = &["host"];
 
 /// How many names handed on in a row are followed.
 const MAX_HOPS: usize = 16;
@@ -114,7 +111,7 @@ pub fn circles(floors: &[Floor]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let settled = |floor: &&Floor| {
         let package = floor.package.as_str();
-        WITHOUT_CIRCLES.contains(&package) || (floor.scope.is_empty() && WITHOUT_CIRCLES_ABOVE.contains(&package))
+        WITHOUT_CIRCLES.contains(&package)
     };
     for floor in floors.iter().filter(settled) {
         for circle in floor.circles() {
