@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
-TEST_PACKAGES := chromium fonts-dejavu-core mandoc \
+TEST_PACKAGES := chromium fonts-dejavu-core mandoc strace systemd \
 	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
@@ -37,10 +37,17 @@ setup: ## Install missing Debian packages and the tools of the gates, and check 
 PREFIX ?= /usr/local
 BINARY := target/release/clearway
 
-install: ## Build, then install the program, its library, manual pages and completions below PREFIX=/usr/local
+install: ## Build, then install the program, its libraries, manual pages and completions below PREFIX=/usr/local
 	cargo build --release
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/clearway
 	install -D -m 644 target/release/libclearway_preload.so $(DESTDIR)$(PREFIX)/lib/libclearway_preload.so
+	install -m 755 target/release/libclearway.so $(DESTDIR)$(PREFIX)/lib/libclearway.so
+	install -m 644 target/release/libclearway.a $(DESTDIR)$(PREFIX)/lib/libclearway.a
+	install -D -m 644 crates/api/capi/clearway.h $(DESTDIR)$(PREFIX)/include/clearway.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's,^prefix=.*,prefix=$(PREFIX),' packaging/clearway.pc >$(DESTDIR)$(PREFIX)/lib/pkgconfig/clearway.pc
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in clearway.service clearway@.service; do sed 's,/usr/bin/,$(PREFIX)/bin/,' packaging/systemd/$$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done
 	$(BINARY) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/clearway

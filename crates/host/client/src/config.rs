@@ -188,8 +188,9 @@ impl AppConfig {
     /// The attach socket to knock at. One that does not exist, but whose last part is the name of a namespace's attach socket in our runtime folder, is found there:
     /// files that were written for another host stack name a place of that one.
     pub(crate) fn attach_socket(&self) -> PathBuf {
-        let Some(socket) = &self.socket else { return paths::attach_socket() };
-        let nearby = socket.file_name().map(|name| paths::namespace_attach_sockets(&paths::attach_socket()).join(name));
+        let Some(socket) = &self.socket else { return paths::attach_socket_of_host() };
+        let nearby =
+            socket.file_name().map(|name| paths::namespace_attach_sockets(&paths::attach_socket_of_host()).join(name));
         match nearby {
             Some(nearby) if !exists(socket) && exists(&nearby) => nearby,
             _ => socket.clone(),

@@ -9,11 +9,26 @@ mod tests;
 /// The environment's word for the host's attach socket.
 pub const SOCKET_VARIABLE: &str = "CLEARWAY_SOCKET";
 
+/// The runtime folder of the system's host.
+const SYSTEM_FOLDER: &str = "/run/clearway";
+
 /// The host's attach socket in the runtime folder.
 const ATTACH_SOCKET: &str = "host.sock";
 
 /// The folder, beside the host's attach socket, with an attach socket for each namespace.
 const NAMESPACE_ATTACH_SOCKETS: &str = "app_ns_sockets";
+
+/// Where a program finds its host: what `CLEARWAY_SOCKET` says, or [`default_attach_socket`], or the system's host when this user runs none.
+pub fn attach_socket_of_host() -> PathBuf {
+    let own = attach_socket();
+    let is_told = std::env::var_os(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty());
+    if is_told { own } else { own_or_systems(own, Path::new(SYSTEM_FOLDER)) }
+}
+
+fn own_or_systems(own: PathBuf, system: &Path) -> PathBuf {
+    let systems = system.join(ATTACH_SOCKET);
+    if !own.exists() && systems.exists() { systems } else { own }
+}
 
 /// The host's attach socket: what `CLEARWAY_SOCKET` says, or [`default_attach_socket`].
 pub fn attach_socket() -> PathBuf {
@@ -67,7 +82,7 @@ pub fn namespace_attach_sockets(attach_socket: &Path) -> PathBuf {
 /// folder there is its user's own.
 fn runtime_folder(uid: u32, session: Option<OsString>) -> PathBuf {
     match session {
-        _ if uid == 0 => "/run/clearway".into(),
+        _ if uid == 0 => SYSTEM_FOLDER.into(),
         Some(session) if !session.is_empty() => Path::new(&session).join("clearway"),
         _ => format!("/tmp/clearway-{uid}").into(),
     }

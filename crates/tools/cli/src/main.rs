@@ -17,6 +17,7 @@ mod net;
 mod pktgen;
 mod reflect;
 mod run;
+mod service;
 mod signals;
 mod stages;
 mod team;

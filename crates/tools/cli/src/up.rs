@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::error::WrongUse;
 use crate::log::Log;
+use crate::service::ServiceManager;
 use crate::signals::{Signals, Woken};
 
 /// Run the host stack until it is told to stop.
@@ -174,16 +175,24 @@ impl Butler<'_> {
         let commands = ControlSocket::open(&path, Arc::clone(&control))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         host.open_attach_sockets()?;
-        self.tell_ready(commands.path(), host.workers())?;
+        let status = self.tell_ready(commands.path(), host.workers())?;
+        let mut manager = ServiceManager::of_environment();
+        manager.ready(&status);
         tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(), "the host is ready");
         let mut current = Cow::Borrowed(self.settings);
         loop {
-            match self.signals.wait(self.over, Duration::from_secs(3600))? {
+            match self.signals.wait(self.over, manager.patience(Duration::from_secs(3600)))? {
                 Woken::Timeout => {}
-                Woken::Reload => self.reload(&control, &mut current),
+                Woken::Reload => {
+                    manager.reloading();
+                    self.reload(&control, &mut current);
+                    manager.ready(&status);
+                }
                 Woken::Signal | Woken::Notifier => break,
             }
+            manager.tell_alive(host);
         }
+        manager.stopping();
         tracing::info!("the host stops");
         drop(commands);
         // A capture that goes on is made whole.
@@ -214,12 +223,15 @@ impl Butler<'_> {
         }
     }
 
-    fn tell_ready(&self, control: &Path, workers: usize) -> anyhow::Result<()> {
+    /// Says so on standard output; returns what the service manager is to be told.
+    fn tell_ready(&self, control: &Path, workers: usize) -> anyhow::Result<String> {
         let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
         let (socket, control) = (self.socket.display(), control.display());
+        let status = format!("{workers}, programs at {socket}, commands at {control}");
         let mut out = io::stdout();
-        writeln!(out, "{READY}: {workers}, programs at {socket}, commands at {control}")?;
-        Ok(out.flush()?)
+        writeln!(out, "{READY}: {status}")?;
+        out.flush()?;
+        Ok(status)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -119,6 +119,49 @@ fn a_host_says_when_it_is_ready_and_a_signal_ends_it_with_nothing_left() {
         assert_eq!(up.code(), Some(0));
         assert_eq!(sockets(&folder.0), 0);
     }
+}
+
+/// What the service manager at the other end hears next.
+fn heard(manager: &UnixDatagram) -> String {
+    let mut words = [0; 1024];
+    let n = manager.recv(&mut words).expect("the host says something");
+    text(&words[..n])
+}
+
+#[test]
+fn a_service_manager_is_told_of_readiness_reloads_life_and_the_end() {
+    let folder = Folder::new();
+    let place = folder.0.join("notify");
+    let manager = UnixDatagram::bind(&place).unwrap();
+    manager.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+    let child = folder
+        .clearway(&["up"])
+        .env("NOTIFY_SOCKET", &place)
+        .env("WATCHDOG_USEC", "200000")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut up = Up(child);
+    let ready = heard(&manager);
+    assert!(ready.starts_with("READY=1\nSTATUS=1 worker, programs at "), "{ready}");
+    // It lives, and goes on saying so.
+    for _ in 0..3 {
+        assert_eq!(heard(&manager).trim(), "WATCHDOG=1");
+    }
+    up.signal(Signal::SIGHUP);
+    let mut said = heard(&manager);
+    while said.starts_with("WATCHDOG=1") {
+        said = heard(&manager);
+    }
+    assert!(said.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{said}");
+    assert!(heard(&manager).starts_with("READY=1\n"));
+    up.signal(Signal::SIGTERM);
+    let mut said = heard(&manager);
+    while said.starts_with("WATCHDOG=1") {
+        said = heard(&manager);
+    }
+    assert_eq!(said.trim(), "STOPPING=1");
+    assert_eq!(up.code(), Some(0));
 }
 
 #[test]

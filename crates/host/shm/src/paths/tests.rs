@@ -21,3 +21,17 @@ fn the_attach_sockets_of_namespaces_stand_beside_the_hosts() {
     let attach_socket = Path::new("/run/clearway/host.sock");
     assert_eq!(namespace_attach_socket(attach_socket, "server"), Path::new("/run/clearway/app_ns_sockets/server"));
 }
+
+#[test]
+fn who_runs_no_host_finds_the_systems() {
+    let folder = std::env::temp_dir().join(format!("cwpaths-{}", std::process::id()));
+    let (own, system) = (folder.join("own.sock"), folder.join("system"));
+    std::fs::create_dir_all(&system).unwrap();
+    // An error names the place where its own would be.
+    assert_eq!(own_or_systems(own.clone(), &system), own);
+    std::fs::write(system.join(ATTACH_SOCKET), "").unwrap();
+    assert_eq!(own_or_systems(own.clone(), &system), system.join(ATTACH_SOCKET));
+    std::fs::write(&own, "").unwrap();
+    assert_eq!(own_or_systems(own.clone(), &system), own);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

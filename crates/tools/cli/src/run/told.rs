@@ -40,7 +40,7 @@ fn enter(args: &Args, command: &Command) -> Option<OwnedFd> {
             command.get_envs().find(|(known, _)| *known == OsStr::new(name)).map(|(_, value)| value.map(Into::into));
         set.unwrap_or_else(|| std::env::var_os(name))
     };
-    let path = said(paths::SOCKET_VARIABLE).map_or_else(paths::attach_socket, Into::into);
+    let path = said(paths::SOCKET_VARIABLE).map_or_else(paths::attach_socket_of_host, Into::into);
     let attach_socket = socket::connect(&path).ok()?;
     setsockopt(&attach_socket, ReceiveTimeout, &TimeVal::new(TIME_LIMIT.as_secs() as i64, 0)).ok()?;
     let text = |name: &str| said(name).map(|value| value.to_string_lossy().into_owned());

@@ -1,0 +1,145 @@
+//! What the Debian package brings along: units that systemd accepts, and that allow what a host does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use netns::{Netns, root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+#[path = "common/netns.rs"]
+mod netns;
+#[path = "common/preload.rs"]
+mod preload;
+
+const UNITS: [&str; 2] = ["clearway.service", "clearway@.service"];
+
+/// Only what hangs takes so long.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("clearway-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child that is killed with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn unit(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/systemd").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+fn analyze(args: &[&str]) -> (bool, String) {
+    let output = Command::new("systemd-analyze").args(args).stdin(Stdio::null()).output().expect("systemd-analyze");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), format!("{out}{err}"))
+}
+
+/// The units as they would be installed, but for the path of the program, which is not installed here.
+fn units() -> Folder {
+    let folder = Folder::new("units");
+    for name in UNITS {
+        let text = unit(name).replace("/usr/bin/clearway", env!("CARGO_BIN_EXE_clearway"));
+        fs::write(folder.0.join(name), text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn systemd_accepts_the_units_and_rates_them_as_the_page_says() {
+    let folder = units();
+    for name in UNITS {
+        let path = folder.0.join(name.replace('@', "@lab"));
+        fs::rename(folder.0.join(name), &path).unwrap();
+        let path = path.to_str().unwrap();
+        let (fine, said) = analyze(&["verify", "--man=no", path]);
+        assert!(fine && said.is_empty(), "{name}: {said}");
+        let (_, said) = analyze(&["security", "--offline=true", "--no-pager", path]);
+        let rating = said.lines().rev().find_map(|line| line.split_once("exposure level for ")).expect("a rating").1;
+        let rating: f64 = rating.split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(rating < 1.75, "{name} is rated {rating}:\n{said}");
+    }
+}
+
+/// The system calls of a set and of the sets that it names.
+fn allowed(set: &str) -> BTreeSet<String> {
+    let (fine, said) = analyze(&["syscall-filter", "--no-pager", set]);
+    assert!(fine, "{said}");
+    let lines = said.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.flat_map(|line| if line.starts_with('@') { allowed(line) } else { [line.to_owned()].into() }).collect()
+}
+
+#[test]
+fn the_units_allow_every_system_call_of_a_host_with_a_tap_device() {
+    if !root() {
+        return;
+    }
+    preload::build();
+    let folder = Folder::new("unit-calls");
+    let netns = Netns::new("cwunit");
+    let (socket, calls) = (folder.0.join("host.sock"), folder.0.join("calls"));
+    let settings = folder.0.join("host.toml");
+    let text = "[cores]\nworkers = \"0\"\n[[ports]]\nport = \"tap:cw0\"\nname = \"tap0\"\naddresses = [\"10.98.0.2/24\"]\n\
+                [[namespaces]]\nid = \"a\"\nsecret = \"b\"\ninterface = \"tap0\"\n";
+    fs::write(&settings, text).unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (calls_path, settings, socket_path) = (path(&calls), path(&settings), path(&socket));
+    let host = env!("CARGO_BIN_EXE_clearway");
+    let args = ["-f", "-c", "-o", &calls_path, host, "up", "-c", &settings, "--socket", &socket_path];
+    let strace = netns.command("strace", &args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut strace = Running(strace);
+    let ctl = |words: &[&str]| {
+        let output = Command::new(host).arg("ctl").args(words).env("CLEARWAY_SOCKET", &socket).output().unwrap();
+        output.status.success()
+    };
+    let begun = Instant::now();
+    while !ctl(&["show", "version"]) {
+        assert!(begun.elapsed() < TIME_LIMIT, "the host is not ready");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    netns.ip("addr add 10.98.0.1/24 dev cw0");
+    netns.text("ping", &["-c", "1", "-W", "30", "10.98.0.2"]);
+    // A program of the host's: it is let in, is told that nobody listens, and goes.
+    let program = ["run", "--ns", "a", "--secret", "b", "--", "true"];
+    assert!(Command::new(host).args(program).env("CLEARWAY_SOCKET", &socket).status().unwrap().success());
+    // strace passes nothing on: the host is its child.
+    let children = format!("/proc/{0}/task/{0}/children", strace.0.id());
+    let child = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(child), Signal::SIGTERM).unwrap();
+    assert!(strace.0.wait().unwrap().success());
+    let counted = fs::read_to_string(&calls).unwrap();
+    let names = counted.lines().skip(2).filter_map(|line| line.split_whitespace().last());
+    let made: BTreeSet<String> =
+        names.filter(|name| !name.starts_with('-') && *name != "total").map(str::to_owned).collect();
+    assert!(made.contains("epoll_wait") || made.contains("epoll_pwait"), "{counted}");
+    let filter: Vec<String> =
+        unit(UNITS[0]).lines().filter_map(|line| line.strip_prefix("SystemCallFilter=").map(str::to_owned)).collect();
+    assert_eq!(filter, ["@system-service", "~@privileged"]);
+    let allowed = &allowed("@system-service") - &allowed("@privileged");
+    let refused: Vec<&String> = made.difference(&allowed).collect();
+    assert!(refused.is_empty(), "the units refuse {refused:?}");
+}
