@@ -30,7 +30,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install missing Debian packages and the tools of the gates, and check cargo
+setup: ## Install missing Debian packages, Rust where it is missing or too old (RUST=keep: say so instead), and the tools of the gates
 	@scripts/setup.sh $(if $(filter setup test,$(or $(MAKECMDGOALS),help)),--tools) $(PACKAGES)
 
 # Where `make install` puts things; DESTDIR goes before all of it, as packages want it.

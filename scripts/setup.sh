@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
-# Installs the Debian packages named as arguments that are missing, and checks that cargo is present and new enough.
+# Installs the Debian packages named as arguments that are missing, and a Rust that is new enough where there is none (RUST=keep: says so instead).
 # Run it through `make setup`, which holds the list of packages.
 set -euo pipefail
+# rustup puts cargo here.
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 cd "$(dirname "$0")/.."
+
+as_root=()
+if ((EUID != 0)); then
+    as_root=(sudo)
+fi
+
+install_packages() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
 
 # Installs packages; the servers among them are not started, neither now nor when the machine starts. Debian asks /usr/sbin/policy-rc.d whether
 # to start one, and takes 101 for a no. Where somebody has decided that already, as images of containers do, it stays as it is.
 install_without_starting() {
-    local policy=/usr/sbin/policy-rc.d as_root=() package units
-    if ((EUID != 0)); then
-        as_root=(sudo)
-    fi
+    local policy=/usr/sbin/policy-rc.d package units
     if [[ ! -e "$policy" ]]; then
         trap "${as_root[*]} rm -f $policy" EXIT
         printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
         "${as_root[@]}" chmod 755 "$policy"
     fi
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    install_packages "$@"
     command -v systemctl >/dev/null || return 0
     for package in "$@"; do
         units=$(dpkg -L "$package" | grep -E '/systemd/system/[^/@]+\.(service|socket|timer)$' | xargs -r -n 1 basename || true)
@@ -34,52 +42,88 @@ install_missing() {
     if ((${#missing[@]} == 0)); then
         return
     fi
-    local as_root=()
-    if ((EUID != 0)); then
-        if ! command -v sudo >/dev/null; then
-            echo "setup: these packages are missing, and there is neither root nor sudo to install them: ${missing[*]}" >&2
-            echo "setup: as root run: apt-get install ${missing[*]}" >&2
-            exit 1
-        fi
-        as_root=(sudo)
+    if ((EUID != 0)) && ! command -v sudo >/dev/null; then
+        echo "setup: these packages are missing, and there is neither root nor sudo to install them: ${missing[*]}" >&2
+        echo "setup: as root run: apt-get install ${missing[*]}" >&2
+        exit 1
     fi
     echo "setup: installing ${missing[*]}"
     "${as_root[@]}" apt-get update -qq
     install_without_starting "${missing[@]}"
 }
 
+# The oldest Rust that builds this, as Cargo.toml says.
+wanted_rust() {
+    sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml
+}
+
+# Whether version $1 is at least version $2.
+is_at_least() {
+    [[ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" == "$2" ]]
+}
+
+# What is wrong with the cargo of this machine; nothing, if it will do.
+flaw_of_cargo() {
+    local found tool wanted=$1
+    if ! command -v cargo >/dev/null; then
+        echo "cargo is not installed"
+    elif ! found=$(cargo --version 2>/dev/null); then
+        echo "cargo is installed, but 'cargo --version' fails"
+    elif found=$(awk '{ print $2 }' <<<"$found") && ! is_at_least "$found" "$wanted"; then
+        echo "cargo $found is too old"
+    else
+        for tool in fmt clippy; do
+            if ! cargo "$tool" --version >/dev/null 2>&1; then
+                echo "'cargo $tool' is missing"
+                return
+            fi
+        done
+    fi
+}
+
 how_to_get_cargo() {
     cat >&2 <<TEXT
-setup: $1
-setup: Clearway needs Rust $2 or newer, with rustfmt and clippy. Get it in one of two ways:
+setup: $1. Clearway needs Rust $2 or newer, with rustfmt and clippy. Get it in one of two ways:
   any Linux:            curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- --profile default
                         (if rustup is there already: rustup update stable && rustup component add rustfmt clippy)
   Debian 13 or newer:   apt-get install cargo rustc rustfmt rust-clippy
-                        (the cargo of Debian 12 is too old: take rustup there)
 TEXT
     exit 1
 }
 
-check_cargo() {
-    local wanted found oldest
-    wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
-    if ! command -v cargo >/dev/null; then
-        how_to_get_cargo "cargo is not installed." "$wanted"
+# Debian's Rust, where it is new enough.
+install_rust_of_debian() {
+    local candidate
+    command -v apt-cache >/dev/null || return 1
+    candidate=$(apt-cache policy rustc | awk '$1 == "Candidate:" { print $2 }')
+    is_at_least "${candidate:-0}" "$1" || return 1
+    echo "setup: installing Debian's Rust $candidate"
+    install_packages cargo rustc rustfmt rust-clippy
+}
+
+# Rust as its authors build it, for this user alone.
+install_rust_of_rustup() {
+    if command -v rustup >/dev/null; then
+        echo "setup: updating the stable Rust of rustup"
+        rustup update stable && rustup default stable && rustup component add rustfmt clippy
+    else
+        echo "setup: installing the stable Rust into ${CARGO_HOME:-$HOME/.cargo} by https://sh.rustup.rs"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --quiet --profile default --no-modify-path
     fi
-    if ! found=$(cargo --version 2>/dev/null); then
-        how_to_get_cargo "cargo is installed, but 'cargo --version' fails." "$wanted"
-    fi
-    found=$(awk '{ print $2 }' <<<"$found")
-    oldest=$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)
-    if [[ "$oldest" != "$wanted" ]]; then
-        how_to_get_cargo "cargo $found is too old." "$wanted"
-    fi
-    local tool
-    for tool in fmt clippy; do
-        if ! cargo "$tool" --version >/dev/null 2>&1; then
-            how_to_get_cargo "'cargo $tool' is missing." "$wanted"
-        fi
-    done
+}
+
+# Sees to a cargo that will do. RUST=keep leaves what is there as it is, and says what is missing.
+see_to_cargo() {
+    local flaw wanted
+    wanted=$(wanted_rust)
+    flaw=$(flaw_of_cargo "$wanted")
+    [[ -n "$flaw" ]] || return 0
+    [[ "${RUST:-}" != keep ]] || how_to_get_cargo "$flaw" "$wanted"
+    echo "setup: $flaw; RUST=keep would leave that as it is"
+    install_rust_of_debian "$wanted" || install_rust_of_rustup || how_to_get_cargo "$flaw, and could not be installed" "$wanted"
+    hash -r
+    flaw=$(flaw_of_cargo "$wanted")
+    [[ -z "$flaw" ]] || how_to_get_cargo "$flaw, also after it was installed" "$wanted"
 }
 
 # A tool as its authors built it, where somebody has cargo-binstall, which knows where that is and checks it.
@@ -117,7 +161,7 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
 else
     echo "setup: this is not a Debian system, so nothing is installed; see to the equivalents of: $*" >&2
 fi
-check_cargo
+see_to_cargo
 if [[ -n "$tools" ]]; then
     install_tools
 fi
