@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http
+.PHONY: help setup install test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,10 @@ demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK'
 sweep-frames: setup ## The same for six sizes, memif and vhost-user, one queue and two (ARGS="--quick --json FILE")
 	cargo build --release
 	@exec scripts/sweep-frames.sh $(ARGS)
+
+sweep-loss: setup ## One stream over bad links, Clearway with Linux beside Linux with Linux (root; ARGS="--quick --json FILE --svg DIR")
+	cargo build --release
+	@exec scripts/sweep-loss.py $(ARGS)
 
 sweep-http: setup ## Build, then serve HTTP over every kind of port, with huge pages and without (root; ARGS="--quick --json FILE")
 	cargo build --release

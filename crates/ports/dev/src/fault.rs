@@ -1,4 +1,4 @@
-//! A bad link round any port: loss, duplication, reordering, corruption, delay, rate and queue limit, the same for the same seed.
+//! A bad link round any port: loss, duplication, reordering, corruption, delay, jitter, rate and queue limit, the same for the same seed.
 //!
 //! Faults happen to what is on the wire, segment by segment. So the port with faults takes no large packets and no unfinished checksums from
 //! the stack, and cuts what the port below received as one large packet into its segments again. Put [`crate::Gso`] over it when
@@ -21,7 +21,7 @@ mod impair;
 mod spec;
 
 pub use impair::FaultCounts;
-pub use spec::{FaultSpec, Impairment};
+pub use spec::{FaultSpec, Impairment, JitterShape};
 
 use impair::{Fate, Impair};
 

@@ -76,7 +76,7 @@ struct Common {
     #[arg(long, value_name = "BYTES", conflicts_with = "kernel")]
     mtu: Option<usize>,
 
-    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100M,limit=100; each may have rx. or tx. before it
+    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may have rx. or tx. before it
     #[arg(long, value_name = "SPEC", conflicts_with = "kernel")]
     fault: Option<FaultSpec>,
 

@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bench, bulk, ctl, doctor, http, lab, man, pktgen, reflect, run, up};
+use crate::{bench, bulk, ctl, doctor, http, lab, man, pktgen, reflect, run, up, wire};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -32,6 +32,7 @@ enum Command {
     Lab(Box<lab::Args>),
     Reflect(Box<reflect::Args>),
     Pktgen(Box<pktgen::Args>),
+    Wire(Box<wire::Args>),
     Doctor(doctor::Args),
     Man(man::Args),
     /// Print the version and what was built in
@@ -65,6 +66,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Lab(args) => lab::run(*args),
         Command::Reflect(args) => reflect::run(*args),
         Command::Pktgen(args) => pktgen::run(*args),
+        Command::Wire(args) => wire::run(*args),
         Command::Doctor(args) => match doctor::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),

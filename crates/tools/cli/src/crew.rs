@@ -37,7 +37,7 @@ pub(crate) struct CrewArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<usize>,
 
-    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100M,limit=100; each may have rx. or tx. before it
+    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may have rx. or tx. before it
     #[arg(long, value_name = "SPEC")]
     pub(crate) fault: Option<FaultSpec>,
 
@@ -96,26 +96,36 @@ impl CrewArgs {
         Ok(())
     }
 
-    /// Opens the port's queues. Frames shall come and go as they are on the wire, so nothing is left to the device that would
-    /// have to be finished by somebody else: a joined frame, or a checksum that was never made, could not be sent on.
+    /// Opens the port's queues.
     fn open(&self) -> anyhow::Result<Vec<Unwrapped>> {
-        let mut spec = self.port.clone();
-        match &mut spec {
-            PortSpec::Tap(tap) => tap.offload = false,
-            PortSpec::Dpdk(dpdk) => dpdk.offload = false,
-            PortSpec::Loop | PortSpec::Pcap(_) => {}
-        }
         let time = Clock::new().read();
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
         let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap, force: self.force };
-        let opened = clearway_ports::open_queues(&[spec], self.mtu, &wrap, self.queues());
-        let opened = opened.map_err(|error| match error {
-            PortError::Misuse(sentence) => WrongUse(sentence).into(),
-            other => anyhow::Error::from(other),
-        })?;
-        Ok(opened.into_iter().flatten().collect())
+        open_as_on_the_wire(&self.port, self.mtu, &wrap, self.queues())
     }
+}
+
+/// Opens queues of a port. Frames shall come and go as they are on the wire, so nothing is left to the device that would
+/// have to be finished by somebody else: a joined frame, or a checksum that was never made, could not be sent on.
+pub(crate) fn open_as_on_the_wire(
+    port: &PortSpec,
+    mtu: Option<usize>,
+    wrap: &Wrap,
+    queues: usize,
+) -> anyhow::Result<Vec<Unwrapped>> {
+    let mut spec = port.clone();
+    match &mut spec {
+        PortSpec::Tap(tap) => tap.offload = false,
+        PortSpec::Dpdk(dpdk) => dpdk.offload = false,
+        PortSpec::Loop | PortSpec::Pcap(_) => {}
+    }
+    let opened = clearway_ports::open_queues(&[spec], mtu, wrap, queues);
+    let opened = opened.map_err(|error| match error {
+        PortError::Misuse(sentence) => WrongUse(sentence).into(),
+        other => anyhow::Error::from(other),
+    })?;
+    Ok(opened.into_iter().flatten().collect())
 }
 
 /// What a thread does with one of its queues.
@@ -128,6 +138,11 @@ pub(crate) trait Work {
 
     /// When there is something to do without a frame that comes in.
     fn next_due(&self) -> Instant;
+
+    /// Another port that frames come from, whose thread is this one too.
+    fn other_port(&self) -> Option<&Port> {
+        None
+    }
 
     /// What it has done so far.
     fn report(&self, dev: &Port) -> Self::Report;
@@ -264,6 +279,18 @@ struct WorkerQueue<W> {
     work: W,
 }
 
+impl<W: Work> WorkerQueue<W> {
+    /// The ports that frames come from.
+    fn ports(&self) -> impl Iterator<Item = &Port> {
+        core::iter::once(&self.dev).chain(self.work.other_port())
+    }
+
+    /// When there is something to do without a frame that comes in.
+    fn next_due(&self) -> Instant {
+        self.ports().map(|port| port.next_deadline()).fold(self.work.next_due(), Instant::min)
+    }
+}
+
 fn one_thread<W: Work>(
     args: &CrewArgs,
     crew: &Crew<W::Report>,
@@ -324,8 +351,7 @@ fn drive<W: Work>(
             continue;
         }
         idle_turns += 1;
-        let dues =
-            worker_queues.iter().map(|worker_queue| worker_queue.work.next_due().min(worker_queue.dev.next_deadline()));
+        let dues = worker_queues.iter().map(WorkerQueue::next_due);
         let due = dues.min().unwrap_or(Instant::NEVER);
         let far = due.since(now) > SPIN;
         if args.poll || (far && now.since(worked_at) < spin) || (!far && due.is_set()) {
@@ -335,7 +361,7 @@ fn drive<W: Work>(
             }
             continue;
         }
-        if worker_queues.iter().any(|worker_queue| worker_queue.dev.must_poll()) {
+        if worker_queues.iter().flat_map(WorkerQueue::ports).any(|port| port.must_poll()) {
             thread::yield_now();
             continue;
         }
@@ -346,13 +372,10 @@ fn drive<W: Work>(
     Ok(())
 }
 
-fn sleep<W>(worker_queues: &[WorkerQueue<W>], notifier: &Notifier, time: Duration) -> anyhow::Result<()> {
+fn sleep<W: Work>(worker_queues: &[WorkerQueue<W>], notifier: &Notifier, time: Duration) -> anyhow::Result<()> {
     let mut fds = vec![PollFd::new(notifier.as_fd(), PollFlags::POLLIN)];
-    fds.extend(
-        worker_queues
-            .iter()
-            .filter_map(|worker_queue| Some(PollFd::new(worker_queue.dev.wait_fd()?, PollFlags::POLLIN))),
-    );
+    let ports = worker_queues.iter().flat_map(WorkerQueue::ports);
+    fds.extend(ports.filter_map(|port| Some(PollFd::new(port.wait_fd()?, PollFlags::POLLIN))));
     match ppoll(&mut fds, Some(TimeSpec::from_duration(time.into())), None) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),

@@ -22,6 +22,7 @@ mod signals;
 mod stages;
 mod team;
 mod up;
+mod wire;
 
 use std::process::ExitCode;
 

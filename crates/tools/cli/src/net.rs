@@ -38,7 +38,7 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<usize>,
 
-    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100M,limit=100; each may have rx. or tx. before it
+    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may have rx. or tx. before it
     #[arg(long, value_name = "SPEC")]
     pub(crate) fault: Option<FaultSpec>,
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use clearway_base::{Duration, Instant, Rng};
 
-use super::spec::Impairment;
+use super::spec::{Impairment, JitterShape};
 
 /// A frame that was held back is let go after so many others at most,
 const OVERTAKEN_BY: u64 = 3;
@@ -44,7 +44,7 @@ pub(crate) struct Impair<T> {
     counts: FaultCounts,
     /// When the link has sent everything that it was given so far.
     free_at: Instant,
-    /// Frames in the order in which they arrive: all have the same delay.
+    /// Frames in the order in which they arrive.
     on_the_way: VecDeque<(Instant, T)>,
     /// Frames that others may overtake.
     held: Vec<Held<T>>,
@@ -88,7 +88,7 @@ impl<T> Impair<T> {
     /// Sends a frame of `len` bytes on its way; gives it back when the link's queue is full.
     pub(crate) fn push(&mut self, now: Instant, len: usize, item: T) -> Result<(), T> {
         // Without rate and delay nothing waits, so there is no queue that could be full.
-        let waits = self.spec.rate_bps > 0 || self.spec.delay > Duration::ZERO;
+        let waits = self.spec.rate_bps > 0 || self.spec.delay + self.spec.jitter > Duration::ZERO;
         if waits && self.on_the_way.len() >= self.spec.limit {
             self.counts.overflowed += 1;
             return Err(item);
@@ -99,8 +99,27 @@ impl<T> Impair<T> {
         } else {
             self.free_at = now;
         }
-        self.on_the_way.push_back((self.free_at + self.spec.delay, item));
+        let due = self.free_at + self.spec.delay + self.jitter();
+        let last = self.on_the_way.back().map_or(Instant::ZERO, |(due, _)| *due);
+        if due >= last || !self.spec.overtakes {
+            self.on_the_way.push_back((due.max(last), item));
+        } else {
+            let place = self.on_the_way.partition_point(|(other, _)| *other <= due);
+            self.on_the_way.insert(place, (due, item));
+        }
         Ok(())
+    }
+
+    /// By how much longer a frame is on its way. Drawn only where it was asked for, so that the other faults of a seed stay what they are.
+    fn jitter(&mut self) -> Duration {
+        let most = self.spec.jitter.as_nanos();
+        if most == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(match self.spec.shape {
+            JitterShape::Uniform => self.rng.between(0, most),
+            JitterShape::Normal => (0..4).map(|_| self.rng.between(0, most)).sum::<u64>() / 4,
+        })
     }
 
     /// The next frame that has arrived by `now`.

@@ -22,10 +22,26 @@ pub struct Impairment {
     pub mark_ppm: u32,
     /// How long every frame is on its way.
     pub delay: Duration,
+    /// By how much longer some are, at most.
+    pub jitter: Duration,
+    /// How often a frame is how much longer.
+    pub shape: JitterShape,
+    /// Whether a frame that is sooner there may overtake those before it; without, it waits for them.
+    pub overtakes: bool,
     /// Bits per second that the link carries; 0 for no limit.
     pub rate_bps: u64,
     /// With a rate or a delay: frames that wait for the link or are on their way, at most. What comes when there are as many is lost.
     pub limit: usize,
+}
+
+/// How jitter is spread between nothing and its most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum JitterShape {
+    /// All values are as likely.
+    #[default]
+    Uniform,
+    /// Close to a normal distribution about the middle: the mean of four even draws. Its standard deviation is about a seventh of the most.
+    Normal,
 }
 
 /// Frames that a slow or long link holds unless told otherwise.
@@ -40,6 +56,9 @@ impl Default for Impairment {
             corrupt_ppm: 0,
             mark_ppm: 0,
             delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            shape: JitterShape::Uniform,
+            overtakes: false,
             rate_bps: 0,
             limit: DEFAULT_LIMIT,
         }
@@ -63,8 +82,7 @@ pub struct FaultSpec {
     pub tx: Impairment,
 }
 
-const WORDS: &str =
-    "loss, reorder, dup, corrupt, mark (all in percent), delay, rate and limit, each alone or behind rx. or tx.";
+const WORDS: &str = "loss, reorder, dup, corrupt, mark (all in percent), delay, jitter, jitter-shape, jitter-order, rate and limit, each alone or behind rx. or tx.";
 
 impl FromStr for FaultSpec {
     type Err = SpecError;
@@ -93,6 +111,21 @@ fn set(to: &mut Impairment, key: &str, word: &Word<'_>) -> Result<(), SpecError>
         "corrupt" => to.corrupt_ppm = percent(word)?,
         "mark" => to.mark_ppm = percent(word)?,
         "delay" => to.delay = delay(word)?,
+        "jitter" => to.jitter = delay(word)?,
+        "jitter-shape" => {
+            to.shape = match word.need_value("normal")? {
+                "uniform" => JitterShape::Uniform,
+                "normal" => JitterShape::Normal,
+                _ => return Err(word.wrong_value("jitter is spread uniform or normal")),
+            }
+        }
+        "jitter-order" => {
+            to.overtakes = match word.need_value("free")? {
+                "kept" => false,
+                "free" => true,
+                _ => return Err(word.wrong_value("the order of frames with jitter is kept or free")),
+            }
+        }
         "rate" => to.rate_bps = rate(word)?,
         "limit" => to.limit = word.number(1..=1_000_000, "100")?,
         _ => return Err(word.wrong_key(format!("unknown fault; there are {WORDS}"))),
@@ -174,6 +207,13 @@ impl fmt::Display for Impairment {
         }
         if self.delay > Duration::ZERO {
             write!(f, "{}delay={}ns", if empty { "" } else { "," }, self.delay.as_nanos())?;
+            empty = false;
+        }
+        if self.jitter > Duration::ZERO {
+            let shape = if self.shape == JitterShape::Normal { "normal" } else { "uniform" };
+            let order = if self.overtakes { "free" } else { "kept" };
+            let comma = if empty { "" } else { "," };
+            write!(f, "{comma}jitter={}ns,jitter-shape={shape},jitter-order={order}", self.jitter.as_nanos())?;
             empty = false;
         }
         if self.rate_bps > 0 {

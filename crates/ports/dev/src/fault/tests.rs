@@ -49,6 +49,15 @@ fn words_are_read_for_one_direction_or_both() {
     assert_eq!((faults.rx.delay.as_micros(), faults.tx.delay.as_micros()), (1_500, 0));
     assert_eq!((faults.tx.rate_bps, faults.tx.limit), (100_000_000, 100));
     assert_eq!(spec(""), FaultSpec::default());
+    let jitter = spec("jitter=2ms,tx.jitter-shape=normal,rx.jitter-order=free");
+    assert_eq!(
+        (jitter.rx.jitter.as_micros(), jitter.rx.shape, jitter.rx.overtakes),
+        (2_000, JitterShape::Uniform, true)
+    );
+    assert_eq!((jitter.tx.shape, jitter.tx.overtakes), (JitterShape::Normal, false));
+    for one in [jitter.rx, jitter.tx] {
+        assert_eq!(spec(&one.to_string()).rx, one);
+    }
     let again = spec(&faults.rx.to_string());
     assert_eq!((again.rx, again.tx), (faults.rx, faults.rx));
 }

@@ -89,3 +89,33 @@ fn a_full_queue_loses_what_comes_last() {
         assert_eq!(free.push(Instant::ZERO, 1250, n), Ok(()), "nothing waits without rate and delay");
     }
 }
+
+#[test]
+fn jitter_keeps_the_order_unless_frames_may_overtake_each_other() {
+    for shape in ["uniform", "normal"] {
+        let text = format!("delay=5ms,jitter=20ms,jitter-shape={shape}");
+        let (kept, _) = run(&text, 3, 2_000);
+        assert!(kept.windows(2).all(|pair| pair[0].1 < pair[1].1), "{shape}");
+        let (free, _) = run(&format!("{text},jitter-order=free"), 3, 2_000);
+        let late = free.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
+        assert!(late > 500, "{shape}: {late}");
+        for arrived in [&kept, &free] {
+            let delays: Vec<_> = arrived.iter().map(|(ms, item)| ms - item).collect();
+            assert!(delays.iter().all(|ms| (5..=25).contains(ms)), "{shape}");
+        }
+        let mut items: Vec<_> = free.iter().map(|(_, item)| *item).collect();
+        items.sort_unstable();
+        assert_eq!(items, (0..2_000).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn normal_jitter_lies_closer_about_its_middle_than_uniform() {
+    let near = |shape: &str| {
+        let (arrived, _) = run(&format!("jitter=40ms,jitter-order=free,jitter-shape={shape}"), 1, 4_000);
+        arrived.iter().filter(|(ms, item)| (10..=30).contains(&(ms - item))).count()
+    };
+    // The middle half holds half of an even draw, and 1 - 2 * P(mean of four < 1/4) = 92 % of the mean of four (Irwin-Hall).
+    let (uniform, normal) = (near("uniform"), near("normal"));
+    assert!(uniform.abs_diff(2_050) < 200 && normal > 3_500, "{uniform} {normal}");
+}
