@@ -35,12 +35,18 @@ fn read_flags(flags: c_int) -> Result<ReadFlags, Errno> {
 }
 
 fn write_flags(flags: c_int) -> Result<WriteFlags, Errno> {
-    const KNOWN: c_int = libc::MSG_OOB | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_ZEROCOPY;
+    const KNOWN: c_int =
+        libc::MSG_OOB | libc::MSG_MORE | libc::MSG_EOR | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_ZEROCOPY;
     if flags & !KNOWN != 0 {
         return Err(libc::EOPNOTSUPP);
     }
     let has = |flag| flags & flag != 0;
-    Ok(WriteFlags { urgent: has(libc::MSG_OOB), more: has(libc::MSG_MORE), dont_wait: has(libc::MSG_DONTWAIT) })
+    Ok(WriteFlags {
+        urgent: has(libc::MSG_OOB),
+        more: has(libc::MSG_MORE),
+        ends_record: has(libc::MSG_EOR),
+        dont_wait: has(libc::MSG_DONTWAIT),
+    })
 }
 
 /// `TCP_INQ` and the control message of the same number (`linux/tcp.h`).

@@ -394,7 +394,7 @@ static void others(void)
     must(sniff().len == 5);
     must(d.sendmsg(d.data, conn, &msg, 0) == 5);
     must(sniff().len == 5);
-    must(d.sendto(d.data, conn, "xyz", 3, MSG_EOR, NULL, 0) == -1 && errno == EOPNOTSUPP);
+    must(d.sendto(d.data, conn, "xyz", 3, MSG_CONFIRM, NULL, 0) == -1 && errno == EOPNOTSUPP);
     must(d.shutdown(d.data, conn, SHUT_WR) == 0);
     must((sniff().flags & FIN) != 0);
     must(d.close(d.data, ends[0]) == 0 && d.close(d.data, ends[1]) == 0);

@@ -9,6 +9,9 @@ pub const MAX_GROUP_SOURCES: usize = 16;
 /// What an owner keeps back who collects (TCP_CORK, MSG_MORE) or is in the midst of writing leaves after this time with nothing in flight.
 pub const CORK: Duration = Duration::from_millis(200);
 
+/// Ends of records (MSG_EOR) over all connections that were not acknowledged. Who wants one more waits.
+pub const RECORD_ENDS: usize = 256;
+
 /// How many of each thing a stack holds at most. A table that is full refuses, under one name, and never grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {

@@ -172,6 +172,22 @@ impl<E: Env> Stack<E> {
         Ok(taken)
     }
 
+    /// As [`Stack::send`], and the last byte ends a record: it shares no segment with what is written later (`MSG_EOR`). When only a part was taken, or nothing because too
+    /// many ends are remembered already ([`crate::limits::RECORD_ENDS`]), the rest is a record to be sent later.
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn send_record(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
+        if !self.tcp.has_room_for_record(conn)? {
+            return Ok(0);
+        }
+        let taken = self.tcp.send(conn, bytes, false)?;
+        if taken == bytes.len() && taken > 0 {
+            self.tcp.end_record(conn)?;
+        }
+        Ok(taken)
+    }
+
     /// Tells that bytes were put into the connection's send queue from outside (by the other side of a shared-memory FIFO).
     ///
     /// # Errors

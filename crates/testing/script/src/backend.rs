@@ -135,6 +135,8 @@ pub struct WriteFlags {
     pub urgent: bool,
     /// `MSG_MORE`
     pub more: bool,
+    /// `MSG_EOR`
+    pub ends_record: bool,
     /// `MSG_DONTWAIT`
     pub dont_wait: bool,
 }

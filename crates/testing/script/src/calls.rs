@@ -145,6 +145,7 @@ impl Args<'_> {
             match name.as_str() {
                 "MSG_OOB" => flags.urgent = true,
                 "MSG_MORE" => flags.more = true,
+                "MSG_EOR" => flags.ends_record = true,
                 "MSG_DONTWAIT" => flags.dont_wait = true,
                 "MSG_NOSIGNAL" => {}
                 _ => return Err(format!("{name} is not known here for writing")),

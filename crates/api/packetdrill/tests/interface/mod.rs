@@ -335,8 +335,12 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
             reply
         }
         Op::Write(fd, bytes, flags) => {
-            let bits =
-                [(flags.urgent, libc::MSG_OOB), (flags.more, libc::MSG_MORE), (flags.dont_wait, libc::MSG_DONTWAIT)];
+            let bits = [
+                (flags.urgent, libc::MSG_OOB),
+                (flags.more, libc::MSG_MORE),
+                (flags.ends_record, libc::MSG_EOR),
+                (flags.dont_wait, libc::MSG_DONTWAIT),
+            ];
             let bits = bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit);
             answer((t.send)(t.data, fd as c_int, bytes.as_ptr().cast(), bytes.len(), bits))
         }

@@ -7,7 +7,7 @@ use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Ecn, Flags, Segment, Seq};
 
 use super::loss::sent::Sent;
-use super::rare_stats::RareStats;
+use super::rare_stats::{RareStats, RecordEnds};
 use super::reasm::Reasm;
 use super::sack::Scoreboard;
 use super::sizes::Sizes;
@@ -37,6 +37,7 @@ pub(crate) struct Pools<E: Env> {
     pub sent: Slab<Sent>,
     pub rare_stats: Slab<RareStats>,
     pub sizes: Sizes,
+    pub record_ends: RecordEnds,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,

@@ -182,6 +182,10 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
     let mut quantum = cx.config.tcp.quantum.max(1);
     loop {
         let mut view = view(c, cx.pools, max_piece);
+        let (end, shut) = (view.end, view.shut);
+        if c.settings.has_record_ends() {
+            view = within_record(c, cx.pools, view);
+        }
         if LAST {
             view = View { nodelay: true, cork: false, small_unacked: false, force: true, ..view };
         }
@@ -189,7 +193,7 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
             Plan::Send { .. } if quantum == 0 => return Ok(Turn::More),
             Plan::Send { span, fin, again } => {
                 quantum = quantum.saturating_sub(emit_span(c, cx, (span, fin), again)?.max(1));
-                let is_all = again == Again::New && span.end == view.end && fin == view.shut;
+                let is_all = again == Again::New && span.end == end && fin == shut;
                 if !is_all && c.state != State::Closed {
                     continue;
                 }
@@ -255,7 +259,35 @@ fn is_corked<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
 #[cold]
 #[inline(never)]
 fn collects_now<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
-    c.settings.cork() || c.suffered(p).more_behind == c.data_front() + p.tx.len(&c.tx)
+    let end = c.data_front() + p.tx.len(&c.tx);
+    c.settings.cork() || c.suffered(p).more_behind == end || record_end(c, p, c.snd.nxt).is_some_and(|at| at.lt(end))
+}
+
+/// Where the record ends that goes on at `at`, if that is known.
+#[cold]
+fn record_end<E: Env>(c: &Conn<E>, p: &Pools<E>, at: Seq) -> Option<Seq> {
+    p.record_ends.after(c.rare.index().filter(|_| c.settings.has_record_ends())?, at)
+}
+
+/// The plan's view of a connection that has written records: what leaves belongs to one of them, and what others follow waits for nothing.
+#[cold]
+#[inline(never)]
+fn within_record<E: Env>(c: &Conn<E>, p: &Pools<E>, view: View) -> View {
+    let cut = |span: Span| match record_end(c, p, span.start) {
+        Some(end) if end.lt(span.end) => Span::new(span.start, end),
+        _ => span,
+    };
+    let next = match view.next {
+        Next::Retransmit(span) => Next::Retransmit(cut(span)),
+        Next::Rescue(span) => Next::Rescue(cut(span)),
+        other => other,
+    };
+    match record_end(c, p, view.nxt) {
+        Some(end) if end.lt(view.end) => {
+            View { next, end, shut: false, nodelay: true, cork: false, small_unacked: false, ..view }
+        }
+        _ => View { next, ..view },
+    }
 }
 
 /// Whether neither the owner nor Nagle keeps back a segment that is not full.
@@ -592,8 +624,9 @@ fn emit_span<E: Env, S: Sink>(
         seg.flags |= Flags::FIN;
     }
     let is_last = span.end == c.snd_ahead.end && c.marks.has(Marks::SHUT);
-    if len > 0 && (is_last || span.end == c.data_front() + p.tx.len(&c.tx)) {
-        // RFC 9293 3.9.1.2: PSH where the written bytes end.
+    let ends_record = || c.settings.has_record_ends() && record_end(c, p, span.end - 1) == Some(span.end);
+    if len > 0 && (is_last || span.end == c.data_front() + p.tx.len(&c.tx) || ends_record()) {
+        // RFC 9293 3.9.1.2: PSH where the written bytes end, and where a record does.
         seg.flags |= Flags::PSH;
     }
     put_urgent(c, &mut seg);

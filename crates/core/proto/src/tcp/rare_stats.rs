@@ -1,6 +1,8 @@
 //! What a connection has been through that most connections are spared: repetitions, reordering, and waiting for the peer's window or for room in its
 //! own send queue. The record is taken when the first such thing happens and kept until the connection is gone, so that what is counted stays counted.
 
+use alloc::vec::Vec;
+
 use clearway_base::{Duration, Instant, Link};
 use clearway_wire::Seq;
 
@@ -13,6 +15,7 @@ use super::mtu_search::MtuSearch;
 use super::sizes::Measured;
 use super::span::Span;
 use crate::export::Fields;
+use crate::limits::RECORD_ENDS;
 
 /// A connection's place in the line, and what was seen of it when it was looked at last.
 #[derive(Clone, Debug)]
@@ -67,6 +70,42 @@ pub(crate) struct RareStats {
     pub probe: Option<Probe>,
     /// What is agreed on and counted of ECN, or asked for by our SYN.
     pub ecn: Option<EcnState>,
+}
+
+/// Where records end, which share no segment with what follows them (MSG_EOR): a connection by its place among the [`RareStats`], and the number behind the record. Hardly
+/// anybody asks for that, so the ends of all connections lie in one short list. It is not exported: where nobody knows of an end, bytes share segments as ever.
+pub(crate) struct RecordEnds {
+    ends: Vec<(u32, Seq)>,
+}
+
+impl RecordEnds {
+    /// None.
+    pub(crate) fn new() -> RecordEnds {
+        RecordEnds { ends: Vec::with_capacity(RECORD_ENDS) }
+    }
+
+    /// Whether there is a place for one more, those of the connection up to `una` left out, which mean nothing any more.
+    pub(crate) fn has_room(&mut self, conn: u32, una: Seq) -> bool {
+        self.ends.retain(|(of, end)| *of != conn || end.gt(una));
+        self.ends.len() < RECORD_ENDS
+    }
+
+    /// A record of the connection ends at `end`.
+    pub(crate) fn add(&mut self, conn: u32, end: Seq) {
+        if self.ends.len() < RECORD_ENDS {
+            self.ends.push((conn, end));
+        }
+    }
+
+    /// The first end of the connection's behind `at`.
+    pub(crate) fn after(&self, conn: u32, at: Seq) -> Option<Seq> {
+        self.ends.iter().filter(|(of, end)| *of == conn && end.gt(at)).map(|(_, end)| *end).reduce(Seq::min)
+    }
+
+    /// The connection is gone.
+    pub(crate) fn forget(&mut self, conn: u32) {
+        self.ends.retain(|(of, _)| *of != conn);
+    }
 }
 
 /// How things stood when fast recovery began, until it is known that something was lost.

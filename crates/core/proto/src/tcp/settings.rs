@@ -27,6 +27,8 @@ const CORK: u8 = 2;
 const KEEPALIVE: u8 = 4;
 const CUBIC: u8 = 8;
 const URGENT_INLINE: u8 = 16;
+/// Records end within what was written. It is no option.
+const RECORDS: u8 = 32;
 /// The owner said with the last bytes that more follows. It is no option.
 const MORE: u8 = 128;
 /// The peer announced urgent data that the owner has not read past. It is no option either.
@@ -90,10 +92,21 @@ impl Settings {
         self.bits & CORK != 0
     }
 
-    /// Whether the owner collects, by a cork or because more follows.
+    /// Whether the owner collects, by a cork or because more follows, or has written records.
     #[inline]
     pub(crate) fn collects(&self) -> bool {
-        self.bits & (CORK | MORE) != 0
+        self.bits & (CORK | MORE | RECORDS) != 0
+    }
+
+    /// Records end within what was written (MSG_EOR).
+    #[inline]
+    pub(crate) fn has_record_ends(&self) -> bool {
+        self.bits & RECORDS != 0
+    }
+
+    /// From now on they do.
+    pub(crate) fn mark_records(&mut self) {
+        self.bits |= RECORDS;
     }
 
     /// Whether the peer announced urgent data that the owner has not read past.

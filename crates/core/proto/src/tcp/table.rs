@@ -27,6 +27,7 @@ use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::ecn::Leaving;
 use super::isn::Secret;
+use super::rare_stats::RecordEnds;
 use super::sizes::Sizes;
 use super::state::{Cause, State};
 use super::{active, open, output, rtt, timers, turn, window};
@@ -146,6 +147,7 @@ impl<E: Env> Tcp<E> {
                 sent: Slab::new(limits.sack_maps),
                 rare_stats: Slab::new(limits.connections.min(MAX_INDEX)),
                 sizes: Sizes::new(&config.tcp),
+                record_ends: RecordEnds::new(),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
                 clock_step: config.tcp.clock_step,
@@ -484,6 +486,9 @@ impl<E: Env> Tcp<E> {
     pub(super) fn discard(&mut self, handle: Handle<Conn<E>>) {
         self.repaid(handle.index());
         if let Some(conn) = self.open.get_mut(handle) {
+            if let Some(rare) = conn.rare.index().filter(|_| conn.settings.has_record_ends()) {
+                self.pools.record_ends.forget(rare);
+            }
             conn.rare.give_back(&mut self.pools.rare_stats);
         }
         // Of the whole record only the queues are moved.

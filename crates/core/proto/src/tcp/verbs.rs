@@ -371,6 +371,30 @@ impl<E: Env> Tcp<E> {
         Ok(())
     }
 
+    /// Whether the end of one more record can be kept. If not, the owner is told when to try again.
+    pub(crate) fn has_room_for_record(&mut self, id: ConnId) -> Result<bool, SendError> {
+        let Tcp { open, pools, .. } = self;
+        let c = writable(open, id)?;
+        c.note_rare(pools, |_| {});
+        let has_room = c.rare.index().is_some_and(|rare| pools.record_ends.has_room(rare, c.snd.una));
+        if !has_room {
+            c.marks.set(Marks::WANT_ROOM);
+        }
+        Ok(has_room)
+    }
+
+    /// A record ends behind what was written last.
+    pub(crate) fn end_record(&mut self, id: ConnId) -> Result<(), SendError> {
+        let Tcp { open, pools, .. } = self;
+        let c = writable(open, id)?;
+        let end = c.data_front() + pools.tx.len(&c.tx);
+        if let Some(rare) = c.rare.index() {
+            pools.record_ends.add(rare, end);
+            c.settings.mark_records();
+        }
+        Ok(())
+    }
+
     pub(crate) fn mark_urgent(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
         let Tcp { open, pools, .. } = self;
         let c = writable(open, id)?;
@@ -565,6 +589,9 @@ impl<E: Env> Tcp<E> {
         let Some(c) = self.owned_mut(id) else { return };
         let before = core::mem::replace(&mut c.settings, options.into());
         c.settings.set_urgent_waits(before.urgent_waits());
+        if before.has_record_ends() {
+            c.settings.mark_records();
+        }
         c.marks.set(Marks::REARM);
         // TCP_NODELAY sends what waits under a cork too, also when it is set once more. A cork that is pulled lets go of what waits for the rest of a message.
         let flushes = !before.nodelay() || before == c.settings || before.cork() && !options.cork;

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
-use clearway_proto::{Config, Congestion, EcnMode, Env, InterfaceSpec, Link, NextHop, Stack, Table, TcpConfig};
+use clearway_proto::{
+    Config, Congestion, EcnMode, Env, InterfaceSpec, Link, MtuProbing, NextHop, Stack, Table, TcpConfig,
+};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::{Backend, Fd, Info, Net, Op, Reply, Sent};
@@ -219,6 +221,7 @@ pub const KNOBS: &[&str] = &[
     "tcp_rto_max_ms",
     "tcp_rmem",
     "tcp_wmem",
+    "tcp_mtu_probing",
     "tcp_congestion_control",
 ];
 
@@ -243,6 +246,14 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
         // Linux chooses the scale by the largest buffer; what a window may be at most is the store's matter, which was made with it.
         "tcp_rmem" => tcp.max_receive_window = largest(value).unwrap_or(tcp.max_receive_window),
         "tcp_ecn" => tcp.defaults.ecn = EcnMode::of(number).unwrap_or_default(),
+        "tcp_wmem" => tcp.max_send_buffer = largest(value).unwrap_or(tcp.max_send_buffer),
+        "tcp_mtu_probing" => {
+            tcp.mtu_probing = match number {
+                0 => MtuProbing::Never,
+                1 => MtuProbing::BlackHoles,
+                _ => MtuProbing::Always,
+            }
+        }
         "tcp_congestion_control" => {
             tcp.defaults.congestion = if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
         }

@@ -237,3 +237,45 @@ fn what_more_is_to_follow_waits_for_it_and_not_for_ever() {
     b.net.stack.shutdown(id).unwrap();
     assert_eq!(b.one().data.len(), 50, "with the FIN");
 }
+
+#[test]
+fn records_share_no_segment_neither_when_they_leave_nor_when_they_leave_again() {
+    let mut b = with_options(ConnOptions::default());
+    let id = b.id();
+    let sizes = |seen: &[Seen]| seen.iter().map(|s| (s.data.len(), s.flags().contains(PSH))).collect::<Vec<_>>();
+    b.send(&pattern(300));
+    assert_eq!(b.one().data.len(), 300);
+    // What a small segment would keep back leaves as far as a record ends; what follows the last end waits.
+    for len in [100, 1200, 50] {
+        assert_eq!(b.net.stack.send_record(id, &pattern(len)), Ok(len));
+    }
+    b.send(&pattern(20));
+    assert_eq!(sizes(&b.out()), [(100, true), (1000, false), (200, true), (50, true)]);
+    b.inject(ACK, 1, 301, 8000, &[]);
+    b.silent();
+    let mut again: Vec<Seen> = b.pass(Duration::from_millis(300)).into_iter().map(|(_, seen)| seen).collect();
+    assert_eq!(again[0].data.len(), 100);
+    for ack in [401, 1401, 1601] {
+        b.inject(ACK, 1, ack, 8000, &[]);
+        again.extend(b.out());
+    }
+    for seen in &again {
+        let (begin, end) = (b.rel_seq(seen), b.rel_seq(seen) + seen.data.len() as u32);
+        assert!([401, 1601, 1651].iter().all(|at| end <= *at || *at <= begin), "{begin}:{end}");
+    }
+}
+
+#[test]
+fn who_remembers_too_many_ends_of_records_takes_no_more_until_some_are_acknowledged() {
+    let mut b = with_options(ConnOptions::default());
+    let id = b.id();
+    for _ in 0..crate::limits::RECORD_ENDS {
+        assert_eq!(b.net.stack.send_record(id, b"x"), Ok(1));
+    }
+    assert_eq!(b.net.stack.send_record(id, b"x"), Ok(0));
+    let left = b.out().len() as u32;
+    assert!(left > 0);
+    b.inject(ACK, 1, 1 + left, 8000, &[]);
+    assert!(b.events().iter().any(|event| event.has(ConnEvents::WRITABLE)));
+    assert_eq!(b.net.stack.send_record(id, b"x"), Ok(1));
+}

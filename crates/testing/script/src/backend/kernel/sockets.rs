@@ -177,6 +177,7 @@ fn write(fd: &OwnedFd, bytes: &[u8], flags: WriteFlags) -> Outcome {
     let mut how = SendFlags::NOSIGNAL;
     how.set(SendFlags::OOB, flags.urgent);
     how.set(SendFlags::MORE, flags.more);
+    how.set(SendFlags::EOR, flags.ends_record);
     how.set(SendFlags::DONTWAIT, flags.dont_wait);
     value(net::send(fd, bytes, how))
 }

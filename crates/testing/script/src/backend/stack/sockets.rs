@@ -344,6 +344,7 @@ impl Sockets {
         let rest = &bytes[progress.written..];
         let taken = match flags {
             WriteFlags { urgent: true, .. } => stack.send_urgent(id, rest),
+            WriteFlags { ends_record: true, .. } => stack.send_record(id, rest),
             WriteFlags { more: true, .. } => stack.send_more(id, rest),
             _ => stack.send(id, rest),
         };
@@ -413,8 +414,10 @@ impl Sockets {
                 None => return fail(Errno::NO_ENTRY),
             },
             (How::Shaped(Field::Tos), OptionValue::Number(number)) => options.tos = number as u8,
-            // The stores were made for the script's buffers.
-            (How::Shaped(Field::ReceiveBuffer | Field::SendBuffer), _) => {}
+            (How::Shaped(Field::ReceiveBuffer), OptionValue::Number(number)) => {
+                options.receive_buffer = number.max(0) as u32;
+            }
+            (How::Shaped(Field::SendBuffer), OptionValue::Number(number)) => options.send_buffer = number.max(0) as u32,
             (_, OptionValue::Number(number)) => {
                 if let Err(errno) = option.set(options, number) {
                     return fail(Errno(errno));
