@@ -6,7 +6,7 @@ the kernel over two TAP devices with `clearway wire` between them, the kernel se
 neighbours, that of a cell the median of its rounds. All of it happens in network namespaces made for this run and removed at its end. Root.
 
   --quick            three cells, one round, short slices
-  --cells WORD       only cells whose name has the word in it
+  --cells WORDS      only cells whose name has one of these in it, such as reorder,loss
   --rounds N         rounds of each cell (default 5)
   --seconds N        length of a slice (default 4)
   --json FILE        the figures as JSON, `-` for standard output in place of the table
@@ -27,7 +27,7 @@ CLEARWAY = os.environ.get("CLEARWAY") or os.path.join(
     os.environ.get("CARGO_TARGET_DIR", "target"), "release", "clearway")
 
 # Name, and the faults of both directions; `data.` and `ack.` are the way of the data and that of its acknowledgements.
-DELAYS = ["1ms", "20ms", "66ms", "200ms"]
+DELAYS = ["1ms", "10ms", "33ms", "100ms"]
 LOSSES = ["0.1%", "1%", "3%", "10%"]
 QUEUE = 6000
 REORDERINGS = ["0.1%", "1%", "10%"]
@@ -62,7 +62,7 @@ def frames_on_way(delay):
     return int(int(delay[:-2]) / 1000 * 100e6 / 8 / 1500) + 1
 
 
-QUICK = ["clean 20ms", "loss 1% 20ms", "reorder 1% 20ms"]
+QUICK = ["clean 10ms", "loss 1% 10ms", "reorder 1% 10ms"]
 
 
 def run(*words):
@@ -128,6 +128,10 @@ def faults(spec, towards_first):
 def address(netns, device, cidr):
     run("ip", "-n", netns, "addr", "add", cidr, "dev", device)
     run("ip", "-n", netns, "link", "set", device, "up")
+    # The namespace may have another congestion control than ours, and may not be told: its route is.
+    source, prefix = cidr.split("/")[0], cidr.rsplit(".", 1)[0] + ".0/24"
+    run("ip", "-n", netns, "route", "change", prefix, "dev", device, "proto", "kernel", "scope", "link",
+        "src", source, "congctl", "cubic")
 
 
 COUNTED = ["TcpOutSegs", "TcpRetransSegs", "TcpExtTCPDSACKRecv", "TcpExtTCPDSACKOldSent", "TcpExtTCPDSACKOfoSent"]
@@ -295,7 +299,8 @@ def main():
         sys.exit("making network namespaces needs root. Run this as root.")
     if not os.access(CLEARWAY, os.X_OK):
         sys.exit(f"{CLEARWAY} is not there. Build it with: cargo build --release")
-    chosen = [cell for cell in cells() if args.cells in cell[0] and (not args.quick or cell[0] in QUICK)]
+    words = args.cells.split(",")
+    chosen = [cell for cell in cells() if any(word in cell[0] for word in words) and (not args.quick or cell[0] in QUICK)]
     rounds, seconds = (1, 2) if args.quick else (args.rounds, args.seconds)
     results = []
     with Namespaces() as namespaces:
