@@ -16,6 +16,7 @@ pub mod machine;
 mod namespace;
 mod need;
 mod numbers;
+mod place;
 pub mod placement;
 mod plot;
 mod process;

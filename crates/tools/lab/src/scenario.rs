@@ -89,6 +89,8 @@ pub fn all() -> &'static [&'static dyn Scenario] {
         &scenarios::latency::Latency,
         &scenarios::iperf3_loopback::Iperf3Loopback,
         &scenarios::iperf3_ethernet::Iperf3Ethernet,
+        &scenarios::programs::PROGRAMS,
+        &scenarios::programs::PROGRAMS_LOOPBACK,
         &scenarios::udp_flood::UdpFlood,
         &scenarios::vhost::Vhost,
     ]

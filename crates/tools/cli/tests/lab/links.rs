@@ -95,3 +95,18 @@ fn many_connections_have_bytes() {
         assert!(bytes < 100_000.0, "{bytes}");
     }
 }
+
+#[test]
+fn unmodified_servers_over_ethernet_and_over_loopback() {
+    if !root() || !two_cores() {
+        return;
+    }
+    preload::build();
+    measured("programs", "--points nginx-64-close --systems clearway,kernel")
+        .has(&["clearway", "kernel"], "requests_per_second");
+    let left = measured("programs-loopback", "--points redis-get --systems clearway-shared,kernel");
+    left.has(&["clearway-shared", "kernel"], "requests_per_second");
+    // The programs themselves: the host, a server and a client of it.
+    let programs = left.report["programs"]["clearway-shared"].as_array().unwrap();
+    assert!(programs.iter().any(|program| program.as_str().unwrap().contains(" run --ns client ")), "{programs:?}");
+}

@@ -54,6 +54,8 @@ fn the_list_names_every_scenario_and_what_it_needs() {
         "latency",
         "iperf3-loopback",
         "iperf3-ethernet",
+        "programs",
+        "programs-loopback",
         "udp-flood",
         "vhost",
         "all",

@@ -1,7 +1,8 @@
 //! iperf3 between a host of ours that owns a device, and the kernel at its other end.
 
-use crate::iperf::{Host, Place, received, test};
+use crate::iperf::{received, test};
 use crate::need::Need;
+use crate::place::{Host, Place};
 use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::{CABLE_SERVER, Options, World};

@@ -1,8 +1,9 @@
 //! iperf3 over two loopback interfaces in two tables, beside the kernel's loopback.
 
-use crate::iperf::{Host, Place, received, test};
+use crate::iperf::{received, test};
 use crate::namespace::Namespace;
 use crate::need::Need;
+use crate::place::{Host, Place};
 use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::{Options, World};

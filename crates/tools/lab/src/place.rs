@@ -1,0 +1,85 @@
+//! Where a program runs, and over what: the kernel's sockets, or a host of ours.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use crate::process::{Launch, Running};
+use crate::world::World;
+
+/// How a program is started on one side.
+#[derive(Clone, Default)]
+pub(crate) struct Place {
+    /// Namespace of ours and its secret; none for the kernel's sockets.
+    pub(crate) ours: Option<(PathBuf, &'static str, &'static str)>,
+    /// Between programs of one host that both want it, bytes go past the stack.
+    pub(crate) cut_through: bool,
+    /// The process whose network namespace it is in.
+    pub(crate) inside: Option<Pid>,
+    pub(crate) cores: Vec<usize>,
+}
+
+impl Place {
+    /// `program` with these words, there.
+    pub(crate) fn launch(&self, world: &World<'_>, program: &str, words: &str) -> Launch {
+        let launch = match &self.ours {
+            None => Launch::new(program),
+            Some((socket, namespace, secret)) => {
+                let cut_through = if self.cut_through { "--cut-through" } else { "" };
+                Launch::new(&world.options.program)
+                    .words(&format!("run --ns {namespace} --secret {secret} {cut_through} -- {program}"))
+                    .env("CLEARWAY_SOCKET", socket.to_string_lossy())
+            }
+        };
+        let launch = launch.words(words).on(&self.cores);
+        match self.inside {
+            Some(holder) => launch.inside(holder),
+            None => launch,
+        }
+    }
+}
+
+/// A running `clearway up`, with these commands to begin with.
+pub(crate) struct Host {
+    running: Running,
+    pub(crate) socket: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Host {
+    /// On the server's first core.
+    pub(crate) fn up(world: &World<'_>, inside: Option<Pid>, commands: &[String]) -> anyhow::Result<Host> {
+        let core = world.options.server_cores.first().context("no core for the host")?;
+        Host::up_on(world, *core, inside, commands)
+    }
+
+    /// On this core.
+    pub(crate) fn up_on(
+        world: &World<'_>,
+        core: usize,
+        inside: Option<Pid>,
+        commands: &[String],
+    ) -> anyhow::Result<Host> {
+        let (socket, script) = (world.file("host.sock"), world.file("network"));
+        std::fs::write(&script, commands.join("\n") + "\n")?;
+        let launch = world.clearway(&format!("up --cores {core} --script"));
+        let launch = launch.arg(text(&script)).env("CLEARWAY_SOCKET", text(&socket));
+        let launch = match inside {
+            Some(holder) => launch.inside(holder),
+            None => launch,
+        };
+        let running = launch.start_until("clearway is ready", world.stop)?;
+        Ok(Host { running, socket, text: launch.text() })
+    }
+
+    pub(crate) fn stop(self, world: &World<'_>) -> anyhow::Result<()> {
+        self.running.stop(Signal::SIGTERM, world.stop)?;
+        Ok(())
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

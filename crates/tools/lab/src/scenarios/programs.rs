@@ -1,0 +1,241 @@
+//! Unmodified servers over a host of ours and over the kernel: redis and nginx, asked by redis-benchmark and wrk.
+
+mod load;
+
+use anyhow::Context as _;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::iperf3_loopback::chapter;
+use crate::namespace::Namespace;
+use crate::need::Need;
+use crate::place::{Host, Place};
+use crate::report::{Axis, Better, Metric, Point, SystemNote};
+use crate::scenario::{Measured, Scenario, System};
+use crate::world::{CABLE_SERVER, Options, World};
+
+use load::{LOADS, Load, QUICK};
+
+/// Over a TAP device: the client is the kernel's. Over loopback: both programs are over the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Ethernet,
+    Loopback,
+}
+
+/// One of the two scenarios.
+pub(crate) struct Programs {
+    name: &'static str,
+    title: &'static str,
+    about: &'static str,
+    link: Link,
+}
+
+/// Over Ethernet.
+pub(crate) const PROGRAMS: Programs = Programs {
+    name: "programs",
+    title: "unmodified servers over Ethernet",
+    about: "redis-server and nginx with one worker on the server's core, redis-benchmark and wrk with one thread, over the kernel, on \
+            the client's. Clearway's host has a TAP device in the client's namespace and runs on the client's core, or on the server's; \
+            the kernel's server is at the other end of a veth pair. The letters after nginx are the size of the file, `-1` is one \
+            connection and else there are 64, `-close` is a connection for each request; redis has 50 clients or 1,000, `-p16` is 16 \
+            requests at a time.",
+    link: Link::Ethernet,
+};
+
+/// Over loopback.
+pub(crate) const PROGRAMS_LOOPBACK: Programs = Programs {
+    name: "programs-loopback",
+    title: "unmodified servers over loopback",
+    about: "The same programs with both ends over Clearway's host, in two namespaces joined by two loopback interfaces of MTU 65535, \
+            beside both ends over the kernel's loopback of the same MTU. Clearway's host runs on the client's core, or on the server's.",
+    link: Link::Loopback,
+};
+
+/// The device that the host makes, and the addresses of both its ends.
+const DEVICE: &str = "cwlab2";
+const OURS: &str = "10.98.1.2";
+const KERNELS: &str = "10.98.1.1";
+
+/// Of both loopbacks.
+const MTU: u64 = 65_535;
+
+impl Scenario for Programs {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn axis(&self) -> Axis {
+        Axis { label: "program".into(), unit: String::new(), ordered: false }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        vec![
+            Metric::main("requests_per_second", "requests", "1/s", Better::Higher),
+            Metric::told("p99_us", "p99", "µs", Better::Lower),
+        ]
+    }
+
+    fn points(&self, options: &Options) -> Vec<Point> {
+        let loads = LOADS.iter().filter(|load| !options.quick || QUICK.contains(&load.key));
+        loads.map(|load| Point::name(load.key)).collect()
+    }
+
+    fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
+        let system = |key: &str, about: &str, host| {
+            let note = SystemNote { key: key.into(), about: about.into(), ours: host != Over::Kernel, floor: false };
+            Box::new(Server { note, link: self.link, host }) as Box<dyn System>
+        };
+        vec![
+            system("clearway", "over a host of Clearway's on the client's core", Over::ClientCore),
+            system("clearway-shared", "over a host of Clearway's on the server's core", Over::ServerCore),
+            system("kernel", "over the kernel", Over::Kernel),
+        ]
+    }
+
+    fn reference(&self) -> &'static str {
+        "kernel"
+    }
+}
+
+/// What carries the bytes, and on which core that runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    ClientCore,
+    ServerCore,
+    Kernel,
+}
+
+struct Server {
+    note: SystemNote,
+    link: Link,
+    host: Over,
+}
+
+/// Where both programs are, and how the server is reached. What carries the bytes goes with it.
+struct Scene {
+    server: Place,
+    client: Place,
+    address: &'static str,
+    host: Option<Host>,
+    _namespace: Option<Namespace>,
+}
+
+impl Server {
+    /// Sets up what is between the programs.
+    fn scene(&self, world: &World<'_>) -> anyhow::Result<Scene> {
+        let place = |inside: Option<Pid>, cores: &[usize]| Place { inside, cores: cores.to_vec(), ..Place::default() };
+        let (near, far) = (&world.options.client_cores, &world.options.server_cores);
+        let host_core = match self.host {
+            Over::ClientCore => near.first(),
+            Over::ServerCore | Over::Kernel => far.first(),
+        };
+        let host_core = *host_core.context("no core for the host")?;
+        Ok(match (self.link, self.host) {
+            (Link::Ethernet, Over::Kernel) => {
+                let ends = world.ends()?;
+                let (server, client) = (ends.server.holder(), ends.client.holder());
+                Scene {
+                    server: place(Some(server), far),
+                    client: place(Some(client), near),
+                    address: CABLE_SERVER,
+                    host: None,
+                    _namespace: None,
+                }
+            }
+            (Link::Ethernet, _) => {
+                let ends = world.ends()?;
+                let inside = ends.client.holder();
+                let commands = [
+                    format!("create tap id 0 host-if-name {DEVICE}"),
+                    "set interface state tap0 up".into(),
+                    format!("set interface ip address tap0 {OURS}/24"),
+                    "app ns add id wire secret abc if tap0".into(),
+                ];
+                let host = Host::up_on(world, host_core, Some(inside), &commands)?;
+                ends.client.ip(&format!("addr add {KERNELS}/24 dev {DEVICE}"), world.stop)?;
+                ends.client.ip(&format!("link set {DEVICE} up"), world.stop)?;
+                let ours = Some((host.socket.clone(), "wire", "abc"));
+                Scene {
+                    server: Place { ours, ..place(Some(inside), far) },
+                    client: place(Some(inside), near),
+                    address: OURS,
+                    host: Some(host),
+                    _namespace: None,
+                }
+            }
+            (Link::Loopback, Over::Kernel) => {
+                let namespace = Namespace::new(world.stop)?;
+                namespace.ip(&format!("link set lo mtu {MTU}"), world.stop)?;
+                let inside = Some(namespace.holder());
+                Scene {
+                    server: place(inside, far),
+                    client: place(inside, near),
+                    address: "127.0.0.1",
+                    host: None,
+                    _namespace: Some(namespace),
+                }
+            }
+            (Link::Loopback, _) => {
+                let host = Host::up_on(world, host_core, None, &chapter(MTU))?;
+                let ours = |namespace, secret| Some((host.socket.clone(), namespace, secret));
+                Scene {
+                    server: Place { ours: ours("server", "1234"), ..place(None, far) },
+                    client: Place { ours: ours("client", "5678"), ..place(None, near) },
+                    address: "172.16.1.1",
+                    host: Some(host),
+                    _namespace: None,
+                }
+            }
+        })
+    }
+}
+
+impl System for Server {
+    fn note(&self) -> &SystemNote {
+        &self.note
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        let mut needs = vec![
+            Need::Root,
+            Need::Program("ip", "iproute2"),
+            Need::Program("redis-server", "redis-server"),
+            Need::Program("redis-benchmark", "redis-tools"),
+            Need::Program("nginx", "nginx"),
+            Need::Program("wrk", "wrk"),
+        ];
+        if self.host != Over::Kernel {
+            needs.extend([Need::Tun, Need::Preload]);
+        }
+        needs
+    }
+
+    fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
+        let load = Load::find(&point.key).context("no such load")?;
+        let scene = self.scene(world)?;
+        let serving = load.serve(world, &scene.server, scene.address)?;
+        let running = serving.start_until(load.says_when_ready(), world.stop)?;
+        let asked = load.ask(world, &scene.client, scene.address);
+        // The server and the host end also when the client has failed.
+        let ended = running.stop(Signal::SIGTERM, world.stop);
+        let mut programs = vec![serving.text()];
+        if let Some(host) = scene.host {
+            programs.insert(0, host.text.clone());
+            host.stop(world)?;
+        }
+        let mut measured = asked?;
+        ended?;
+        programs.append(&mut measured.programs);
+        measured.programs = programs;
+        Ok(measured)
+    }
+}
