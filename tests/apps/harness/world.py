@@ -256,6 +256,10 @@ class World:
         """Notes something that has to be as it is over the kernel."""
         self.observed[name] = value
 
+    def at_most(self, name, count):
+        """Notes a number of mishaps, of which there may be as many as over the kernel, and no more."""
+        self.observed[name] = {"at most": count}
+
     def figure(self, name, value):
         """Notes something that is shown, and not compared."""
         self.figures[name] = value
