@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clearway_shm::attach_socket::Kind;
+use clearway_shm::attach_socket::{Kind, Request, SocketOptions};
 use clearway_shm::layout::{DatagramHead, request};
 use nix::errno::Errno;
 
@@ -145,6 +145,41 @@ fn a_taken_address_is_refused() {
     let (_first, local) = bound(&server, "172.16.1.1:53");
     let second = server.open(Kind::Datagram, false).unwrap();
     assert_eq!(server.bind(&second, &local.to_string()).err().unwrap().0, Errno::EADDRINUSE as i32);
+}
+
+/// An error that ICMP tells may come to any worker, as its flow lies; here to one whose forwarder of the session's port sent what the error is about. It is told once.
+#[test]
+fn errors_that_come_to_another_worker_are_told_to_their_session() {
+    let world = World::with(|setup| setup.workers = vec![None, None, None]);
+    let (server, _client) = pair(&world);
+    let nobody = clearway_wire::Endpoint::new("172.16.1.1".parse().unwrap(), 99);
+    let goes_wrong_at = |worker: usize, port: u16| {
+        let send = move |worker: &mut clearway_host::Worker| {
+            let forwarder = worker.stack().udp_sockets().find(|socket| socket.local.port == port).unwrap().socket;
+            worker.stack().udp_send(forwarder, nobody, None, b"anybody?").is_ok()
+        };
+        assert!(world.host.ask(worker, send).unwrap());
+    };
+    // Without a peer, and one by one: the option is set before the port is bound, and after.
+    for (port, early) in [(5301, true), (5302, false)] {
+        let wants = SocketOptions { receive_errors: true, ..SocketOptions::default() };
+        let first = if early { wants } else { SocketOptions::default() };
+        let theirs = server.open_with(Kind::Datagram, false, first).unwrap();
+        server.bind(&theirs, &format!("172.16.1.1:{port}")).unwrap();
+        if !early {
+            server.ask(Request::Options { session: theirs.session.id, options: wants }).unwrap();
+        }
+        for (worker, told) in [(1, 1), (2, 2)] {
+            goes_wrong_at(worker, port);
+            server.wait_for(|| theirs.head.error_reports.load(Ordering::Acquire) == told);
+            assert_eq!(theirs.error(), Errno::ECONNREFUSED as i32);
+        }
+    }
+    // Of a peer: the last one.
+    let (mut theirs, _) = bound(&server, "172.16.1.1:5303");
+    server.begin(&mut theirs, SocketAddr::from(nobody)).unwrap();
+    goes_wrong_at(1, 5303);
+    server.wait_for(|| theirs.error() == Errno::ECONNREFUSED as i32);
 }
 
 /// Has a worker's own stack send datagrams to this port over its loopback, as a queue that belongs to it would bring them.
