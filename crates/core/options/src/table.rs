@@ -123,20 +123,18 @@ const MOST_KEEPS: i32 = 127;
 const LEAST_SEGMENT: i32 = 88;
 const LARGEST_SEGMENT: i32 = 32767;
 
-/// Retries of the SYN and seconds in FIN-WAIT-2, as Linux's defaults stand.
-const SYN_RETRIES: i32 = 6;
-const FIN_SECONDS: i32 = 60;
-
 const AS_LINUX: &str = "as on Linux";
 const BY_STACK: &str = "done by the stack";
 const BY_STACK_IN_BOUNDS: &str = "done by the stack, in Linux's bounds";
 const BUFFERS: &str = "decide the size of the session's FIFOs when set before `connect` or `listen`; told doubled, as Linux does. \
-     Of a connection SO_SNDBUF bounds what this process leaves in its FIFO, up to the size that this has; SO_RCVBUF is told and does nothing more";
+     Of a connection SO_SNDBUF bounds what this process leaves in its FIFO, and SO_RCVBUF what the peer is offered, up to the sizes that these have; what was offered before is not taken back";
 const DONE: &str = "done";
 const KEPT: &str = "kept and told; nothing in the stack depends on them";
 const OFF: &str = "off only";
 const TOLD: &str = "told, not set";
 const CONTROL: &str = "control messages with each datagram";
+const ZERO_COPY: &str = "MSG_ZEROCOPY is taken, on streams and datagrams. Bytes are copied, and completions on the error queue say so \
+     (SO_EE_CODE_ZEROCOPY_COPIED): at once, as one range, to the process that sent";
 const DISCOVER: &str = "of a datagram socket all six, as on Linux: DO, PROBE and INTERFACE refuse what is longer than the path (the last \
      two: the first link) takes with EMSGSIZE, the others cut it; WANT, DO and PROBE set DF in what leaves whole. Never set it is told as WANT, and DF is not \
      set. Of a stream WANT and DO; others ENOPROTOOPT";
@@ -172,6 +170,8 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 12, "SO_PRIORITY",      Own,                   Along, KEPT),
     row(Socket, 46, "SO_BUSY_POLL",     Own,                   Along, KEPT),
     row(Socket, 18, "SO_RCVLOWAT",      Own,                   Along, "of a stream, up to half of its receive FIFO. It is this process's, and its children's"),
+    row(Socket, 60, "SO_ZEROCOPY",      Own,                   Along, ZERO_COPY),
+    row(Socket, 55, "SO_MEMINFO",       Own,                   Along, "bytes that were received and not read, that were written and not acknowledged, their bounds, and drops; the rest is 0"),
     row(Socket, 1,  "SO_DEBUG",         OffOnly,               Tunes, OFF),
     row(Socket, 5,  "SO_DONTROUTE",     OffOnly,               Stays, OFF),
     row(Socket, 36, "SO_MARK",          OffOnly,               Stays, OFF),
@@ -181,7 +181,6 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "to the interface of the namespace, where that has one alone: a socket that was not decided is Clearway's by it. ENOPROTOOPT where it has several, ENODEV for a name that is none's"),
     row(Socket, 49, "SO_INCOMING_CPU",  Absent,                Tunes, ""),
     row(Socket, 47, "SO_MAX_PACING_RATE", Absent,              Tunes, ""),
-    row(Socket, 60, "SO_ZEROCOPY",      Absent,                Tunes, ""),
     row(Socket, 69, "SO_PREFER_BUSY_POLL", Absent,             Tunes, ""),
     row(Socket, 70, "SO_BUSY_POLL_BUDGET", Absent,             Tunes, ""),
     row(Socket, 62, "SO_BINDTOIFINDEX", Absent,                Stays, ""),
@@ -203,14 +202,16 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Tcp, 9,  "TCP_DEFER_ACCEPT",    Shaped(F::DeferAccept), Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 13, "TCP_CONGESTION",      Shaped(F::Congestion), Tunes, "reno, cubic; others are ENOENT"),
     row(Tcp, 11, "TCP_INFO",            Own,                   Along, "all fields that the stack knows, in the layout of Linux 6; as much as the caller has room for"),
-    row(Tcp, 7,  "TCP_SYNCNT",          Told(SYN_RETRIES),     Tunes, TOLD),
-    row(Tcp, 8,  "TCP_LINGER2",         Told(FIN_SECONDS),     Tunes, TOLD),
-    row(Tcp, 10, "TCP_WINDOW_CLAMP",    Told(0),               Tunes, TOLD),
+    row(Tcp, 7,  "TCP_SYNCNT",          Shaped(F::SynCount),   Along, BY_STACK_IN_BOUNDS),
+    row(Tcp, 8,  "TCP_LINGER2",         Shaped(F::FinWait2),   Along, BY_STACK_IN_BOUNDS),
+    row(Tcp, 10, "TCP_WINDOW_CLAMP",    Shaped(F::WindowClamp), Along, "what the peer is offered at most, but for 64 KiB that it is offered anyway"),
+    row(Tcp, 16, "TCP_THIN_LINEAR_TIMEOUTS", Shaped(F::LinearTimeouts), Along, "done by the stack: of fewer than four segments in flight the first six timeouts do not double"),
     row(Tcp, 23, "TCP_FASTOPEN",        Own,                   Tunes, "on: EOPNOTSUPP"),
     row(Tcp, 30, "TCP_FASTOPEN_CONNECT", Own,                  Stays, "on: EOPNOTSUPP"),
-    row(Tcp, 25, "TCP_NOTSENT_LOWAT",   OffOnly,               Tunes, OFF),
-    row(Tcp, 16, "TCP_THIN_LINEAR_TIMEOUTS", OffOnly,          Tunes, OFF),
-    row(Tcp, 17, "TCP_THIN_DUPACK",     OffOnly,               Tunes, OFF),
+    row(Tcp, 25, "TCP_NOTSENT_LOWAT",   Shaped(F::NotsentLowat), Along, "bytes that may be written and not sent, 16 KiB at least; the socket is writable below half of it"),
+    row(Tcp, 17, "TCP_THIN_DUPACK",     Own,                   Tunes, "does nothing, as on Linux"),
+    row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along, "empty, as on Linux for reno and cubic"),
+    row(Tcp, 36, "TCP_INQ",             Own,                   Along, "what is left to be read comes as a control message"),
     row(Tcp, 27, "TCP_SAVE_SYN",        OffOnly,               Tunes, OFF),
     row(Tcp, 14, "TCP_MD5SIG",          Absent,                Stays, ""),
     row(Tcp, 31, "TCP_ULP",             Absent,                Stays, ""),

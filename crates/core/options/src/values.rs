@@ -208,7 +208,20 @@ fields! {
     28 MulticastIface, multicast_iface: u32 = 0;
     /// IP_MULTICAST_ALL or IPV6_MULTICAST_ALL.
     29 MulticastAll, multicast_all: bool = true;
+    /// TCP_SYNCNT; 0: as the host is configured.
+    30 SynCount, syn_count: u8 = 0;
+    /// TCP_LINGER2 in seconds; 0: not at all (a negative number there). None: as the host is configured.
+    31 FinWait2, fin_wait_2: Option<u8> = None;
+    /// TCP_WINDOW_CLAMP; 0: none.
+    32 WindowClamp, window_clamp: u32 = 0;
+    /// TCP_THIN_LINEAR_TIMEOUTS.
+    33 LinearTimeouts, linear_timeouts: bool = false;
+    /// TCP_NOTSENT_LOWAT as it was set; 0: none.
+    34 NotsentLowat, notsent_lowat: u32 = 0;
 }
+
+/// The least that TCP_NOTSENT_LOWAT stands for.
+const LEAST_UNSENT: u32 = 16 * 1024;
 
 /// IP_PMTUDISC_DO and IPV6_PMTUDISC_DO: the first of the values that forbid to cut.
 pub const PMTU_DISC_DO: u8 = 2;
@@ -230,6 +243,12 @@ impl SocketOptions {
     pub fn take(&mut self, number: u16, value: u64) -> bool {
         let known = Field::ALL.iter().find(|field| **field as u16 == number);
         known.is_none_or(|&field| self.put(field, value))
+    }
+
+    /// Bytes that may be written and not sent; None: as many as there is room for. A bound that is less than two large segments would have programs write in crumbs: Linux, which takes a
+    /// whole segment whenever it is below the bound, does not heed such a one either.
+    pub fn unsent_bound(&self) -> Option<u32> {
+        (self.notsent_lowat != 0 && self.notsent_lowat != u32::MAX).then(|| self.notsent_lowat.max(LEAST_UNSENT))
     }
 
     /// A datagram that is longer than the path takes is refused, and not cut.

@@ -116,7 +116,7 @@ pub struct ConnOptions {
     pub user_timeout: Duration,
     /// Upper bound of the segment size, in payload bytes; zero: the link decides.
     pub max_segment: u16,
-    /// Bytes that may be offered and unread (SO_RCVBUF), rounded up by a quarter at most; zero: as many as the connection is worth. Read when it begins.
+    /// Bytes that may be offered and unread (SO_RCVBUF), rounded up by a quarter at most; zero: as many as the connection is worth. What was offered before it became less is not taken back.
     pub receive_buffer: u32,
     /// Bytes that may be written and not acknowledged (SO_SNDBUF), rounded likewise; zero: twice the congestion window.
     pub send_buffer: u32,
@@ -128,6 +128,12 @@ pub struct ConnOptions {
     pub ttl: u8,
     /// Urgent data stays in the stream (SO_OOBINLINE; RFC 6093 recommends it and this is the default here).
     pub urgent_inline: bool,
+    /// Retransmissions of our SYN before connect fails (TCP_SYNCNT); zero: [`TcpConfig::syn_retries`].
+    pub syn_retries: u8,
+    /// How long the connection stays in FIN-WAIT-2 without owner (TCP_LINGER2); None: [`TcpConfig::fin_wait_2`].
+    pub fin_wait_2: Option<Duration>,
+    /// The first timeouts of a connection with little in flight do not double (TCP_THIN_LINEAR_TIMEOUTS).
+    pub linear_timeouts: bool,
     /// Explicit congestion notification, as the handshake agrees on it. Of a connection that is asked for its options this is the default.
     pub ecn: EcnMode,
 }
@@ -208,6 +214,9 @@ impl Default for ConnOptions {
             tos: 0,
             ttl: 64,
             urgent_inline: true,
+            syn_retries: 0,
+            fin_wait_2: None,
+            linear_timeouts: false,
             ecn: EcnMode::default(),
         }
     }
@@ -230,7 +239,7 @@ impl ConnOptions {
             keepalive: options.keepalive.then_some(keepalive),
             user_timeout: Duration::from_millis(options.user_timeout.into()),
             max_segment: segment_within(options, default.max_segment),
-            receive_buffer: options.receive_buffer,
+            receive_buffer: least_of([options.receive_buffer, options.window_clamp]),
             send_buffer: options.send_buffer,
             congestion: match options.congestion {
                 clearway_options::Congestion::Default => default.congestion,
@@ -240,9 +249,17 @@ impl ConnOptions {
             tos: options.tos,
             ttl: if options.ttl == 0 { 64 } else { options.ttl },
             urgent_inline: options.oob_inline,
+            syn_retries: options.syn_count,
+            fin_wait_2: options.fin_wait_2.map(|seconds| Duration::from_secs(seconds.into())),
+            linear_timeouts: options.linear_timeouts,
             ecn: default.ecn,
         }
     }
+}
+
+/// The smaller of two bounds, of which zero is none.
+fn least_of(bounds: [u32; 2]) -> u32 {
+    bounds.into_iter().filter(|&most| most != 0).min().unwrap_or(0)
 }
 
 /// Payload bytes of a segment at most, as TCP_MAXSEG, IPV6_MTU and the defaults say it; 0: as the path says.

@@ -340,7 +340,7 @@ impl<E: Env> Stack<E> {
 
     /// A connection's options.
     pub fn options(&self, conn: ConnId) -> Option<ConnOptions> {
-        Some(self.tcp.owned(conn)?.settings.into())
+        self.tcp.options(conn)
     }
 
     /// A connection's inner values.

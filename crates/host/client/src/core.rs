@@ -11,6 +11,7 @@ use clearway_shm::lock;
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer, SessionView};
 
 use crate::Errno;
+use crate::socket::Completions;
 
 /// A session as all threads of this process use it.
 pub(crate) struct Core {
@@ -35,10 +36,14 @@ pub(crate) struct Core {
     lowat: AtomicU32,
     /// SO_SNDBUF of a connection: bytes that may lie in its transmit FIFO, when those are fewer than there is room for.
     send_limit: AtomicU32,
+    /// TCP_NOTSENT_LOWAT: bytes that may be written and not sent; u32::MAX: as many as there is room for.
+    pub(crate) unsent_bound: AtomicU32,
     /// Datagrams that are longer than the path takes are refused: 1 over IPv4, 2 over IPv6.
     refuses_long: AtomicU32,
     /// What the path to the last peer took for whom that was asked, and the error word then.
     pub(crate) path: Mutex<Option<(IpAddr, u32, u32)>>,
+    /// Sends with MSG_ZEROCOPY.
+    pub(crate) completions: Completions,
     /// That the host is gone was reported as this socket's error.
     mourned: AtomicBool,
 }
@@ -145,8 +150,10 @@ impl Core {
             forks: AtomicU32::new(forks),
             lowat: AtomicU32::new(1),
             send_limit: AtomicU32::new(u32::MAX),
+            unsent_bound: AtomicU32::new(session.options.unsent_bound().unwrap_or(u32::MAX)),
             refuses_long: AtomicU32::new(refusals(&session.options)),
             path: Mutex::new(None),
+            completions: Completions::default(),
             mourned: AtomicBool::new(false),
         }
     }
@@ -283,6 +290,7 @@ impl Core {
     /// Its options are these from now on.
     pub(crate) fn heed(&self, options: &attach_socket::SocketOptions) {
         self.refuses_long.store(refusals(options), Ordering::Relaxed);
+        self.unsent_bound.store(options.unsent_bound().unwrap_or(u32::MAX), Ordering::Relaxed);
         *self.path.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

@@ -74,7 +74,7 @@ impl Core {
         if !alive {
             return READ & !PRI | WRITE | HUP | if self.has_error(alive) { ERR } else { 0 };
         }
-        let error = if self.has_error(alive) || self.has_reports() { ERR } else { 0 };
+        let error = if self.has_error(alive) || self.has_reports() || self.completions.wait() { ERR } else { 0 };
         error
             | match self.kind {
                 Kind::Stream => self.stream_readiness(),
@@ -150,7 +150,8 @@ impl Core {
     }
 
     fn is_writable(&self, fifo: &FifoMem) -> bool {
-        is_free(self.room(fifo), self.transmit_limit(fifo))
+        let bound = self.unsent_bound.load(Ordering::Relaxed);
+        is_free(self.room(fifo), self.transmit_limit(fifo)) || bound != u32::MAX && self.room(fifo) >= bound / 2
     }
 
     /// The urgent byte is there, and nobody has taken it.

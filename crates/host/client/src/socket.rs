@@ -23,6 +23,9 @@ mod errors;
 mod names;
 mod stream;
 mod urgent;
+mod zero_copy;
+
+pub(crate) use zero_copy::Completions;
 
 /// Which half of a connection is shut down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -233,6 +236,16 @@ impl Socket {
     /// SIOCOUTQ: bytes written and not acknowledged. They stay in the FIFO until then.
     pub fn unsent_bytes(&self) -> usize {
         self.core.tx().map_or(0, |tx| ready::bytes_in(&tx.mem) as usize)
+    }
+
+    /// What TCP_INQ tells with each receive: bytes to be read, and the end of the stream counts as one.
+    pub fn readable_hint(&self) -> usize {
+        self.readable_bytes() + usize::from(self.core.state() & state::PEER_CLOSED != 0)
+    }
+
+    /// Datagrams lost so far for want of room.
+    pub fn dropped(&self) -> u32 {
+        self.core.words().rx_drops.load(Ordering::Relaxed)
     }
 
     /// SO_ACCEPTCONN.

@@ -10,6 +10,7 @@ use crate::addr;
 use crate::errno::{Answer, fail};
 use crate::interfaces;
 use crate::object::Ours;
+use crate::options::tcp::TCP_INQ;
 
 #[cfg(test)]
 mod tests;
@@ -199,6 +200,29 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// TCP_INQ: what is left to be read.
+    pub(crate) fn inq(&mut self, bytes: usize) {
+        self.put(libc::IPPROTO_TCP, TCP_INQ, c_int::try_from(bytes).unwrap_or(c_int::MAX));
+    }
+
+    /// These sends with MSG_ZEROCOPY are done, and their bytes were copied.
+    pub(crate) fn zero_copy(&mut self, (first, last): (u32, u32), v6: bool) {
+        let head = ExtendedError {
+            errno: 0,
+            origin: SO_EE_ORIGIN_ZEROCOPY,
+            kind: 0,
+            code: SO_EE_CODE_ZEROCOPY_COPIED,
+            pad: 0,
+            info: first,
+            data: last,
+        };
+        if v6 {
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, Told(head, Offender6([0; 7])));
+        } else {
+            self.put(libc::IPPROTO_IP, libc::IP_RECVERR, Told(head, [0; 4]));
+        }
+    }
+
     fn put_byte(&mut self, level: c_int, kind: c_int, value: u8) {
         self.put(level, kind, Byte(value));
     }
@@ -226,6 +250,8 @@ struct Offender6([u32; 7]);
 const SO_EE_ORIGIN_LOCAL: u8 = 1;
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;
+const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
+const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
 /// An error, and who told of it.
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ mod ip;
 mod ip6;
 mod multicast;
 mod socket;
-mod tcp;
+pub(crate) mod tcp;
 mod udp;
 
 #[cfg(test)]
@@ -77,6 +77,10 @@ pub(crate) struct Extra {
     priority: c_int,
     /// SO_BUSY_POLL.
     busy_poll: c_int,
+    /// SO_ZEROCOPY.
+    pub(crate) zero_copy: bool,
+    /// TCP_INQ.
+    pub(crate) inq: bool,
     /// SO_BINDTODEVICE; empty: bound to none.
     device: Vec<u8>,
     /// IP_PKTINFO and its like, of which the shared flags know only that one of a pair is set.

@@ -169,15 +169,27 @@ fn read_into(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
 
 pub(crate) fn recv_into(mine: &Ours, into: &mut [IoSliceMut<'_>], flags: c_int) -> Answer<Received> {
     if flags & libc::MSG_ERRQUEUE != 0 {
-        let (len, flags, _) = recv_error(mine, into)?;
+        let Queued::Error(len, flags, _) = recv_error(mine, into)? else {
+            return Ok(Received { len: 0, flags: libc::MSG_ERRQUEUE, datagram: None });
+        };
         return Ok(Received { len, flags, datagram: None });
     }
     blocking(|| mine.socket.recv(into, flags), || mine.socket.timeouts().0.is_some())
 }
 
-/// The oldest error of a datagram (MSG_ERRQUEUE), and what is known of its payload: bytes, what `msg_flags` says, and more. It never waits. The errors of a stream are told by
-/// SO_ERROR and by the calls; its queue is always empty.
-fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<(usize, c_int, ErrorReport)> {
+/// What a socket's error queue holds.
+enum Queued {
+    /// An error of a datagram, and what is known of its payload: bytes, what `msg_flags` says, and more.
+    Error(usize, c_int, ErrorReport),
+    /// The numbers of sends with MSG_ZEROCOPY that are done.
+    ZeroCopy((u32, u32)),
+}
+
+/// The next of the error queue (MSG_ERRQUEUE). It never waits. The errors of a stream are told by SO_ERROR and by the calls.
+fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<Queued> {
+    if let Some(sends) = mine.socket.zero_copy_completion() {
+        return Ok(Queued::ZeroCopy(sends));
+    }
     let report = if mine.is_stream() { None } else { mine.socket.error_report()? };
     let Some(report) = report else { return fail(libc::EAGAIN) };
     let mut rest = &report.payload[..];
@@ -187,7 +199,7 @@ fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<(usize, c_int,
         rest = &rest[len..];
     }
     let flags = libc::MSG_ERRQUEUE | if rest.is_empty() { 0 } else { libc::MSG_TRUNC };
-    Ok((report.payload.len() - rest.len(), flags, report))
+    Ok(Queued::Error(report.payload.len() - rest.len(), flags, report))
 }
 
 /// `recvmsg` with MSG_ERRQUEUE: to whom the datagram was sent, and what became of it.
@@ -195,19 +207,32 @@ fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<(usize, c_int,
 /// # Safety
 /// The message's pointers are the program's.
 unsafe fn recv_error_message(mine: &Ours, message: &mut msghdr, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
-    let (len, flags, report) = recv_error(mine, into)?;
-    message.msg_flags = flags;
+    let queued = recv_error(mine, into)?;
     let v6 = mine.socket.is_v6();
-    if !message.msg_name.is_null() {
-        // SAFETY: the caller's pointers.
-        unsafe { addr::write(report.to, v6, message.msg_name.cast(), &mut message.msg_namelen) }?;
-    }
+    let len = match &queued {
+        Queued::ZeroCopy(_) => {
+            message.msg_flags = libc::MSG_ERRQUEUE;
+            message.msg_namelen = 0;
+            0
+        }
+        Queued::Error(len, flags, report) => {
+            message.msg_flags = *flags;
+            if !message.msg_name.is_null() {
+                // SAFETY: the caller's pointers.
+                unsafe { addr::write(report.to, v6, message.msg_name.cast(), &mut message.msg_namelen) }?;
+            }
+            *len
+        }
+    };
     let mut used = 0;
     if !message.msg_control.is_null() {
         // SAFETY: the caller's buffer.
         let room = unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
         let mut writer = control::Writer::new(room);
-        writer.error(&report, v6);
+        match &queued {
+            Queued::Error(_, _, report) => writer.error(report, v6),
+            Queued::ZeroCopy(sends) => writer.zero_copy(*sends, v6),
+        }
         let cut;
         (used, cut) = writer.finish();
         message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
@@ -229,7 +254,7 @@ unsafe fn recv_from(
     // SAFETY: the caller's buffer.
     let mut into = [unsafe { target(buf, len) }?];
     if flags & libc::MSG_ERRQUEUE != 0 {
-        let (len, _, report) = recv_error(mine, &mut into)?;
+        let Queued::Error(len, _, report) = recv_error(mine, &mut into)? else { return Ok(0) };
         if !from.is_null() {
             // SAFETY: the caller's pointers.
             unsafe { addr::write(report.to, mine.socket.is_v6(), from, from_len) }?;
@@ -287,7 +312,19 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
                 message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
             }
         }
-        None => message.msg_namelen = 0,
+        None => {
+            message.msg_namelen = 0;
+            if !message.msg_control.is_null() && mine.extra().inq {
+                // SAFETY: the caller's buffer.
+                let room =
+                    unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
+                let mut writer = control::Writer::new(room);
+                writer.inq(mine.socket.readable_hint());
+                let (used, cut) = writer.finish();
+                control = used;
+                message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
+            }
+        }
     }
     message.msg_controllen = control as _;
     Ok(received.len as ssize_t)
@@ -390,7 +427,7 @@ pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Op
         if sent == fail(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
             signals::raise_pipe();
         }
-        return sent.map(|len| len as ssize_t);
+        return sent.map(|len| copied(mine, flags, len));
     }
     // A datagram that is put together by several calls, or one out of band, is none that Clearway makes.
     if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
@@ -406,7 +443,15 @@ pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Op
         }
         blocking(|| mine.socket.send_to(from, &how, flags), limited)
     };
-    sent.map(|len| len as ssize_t)
+    sent.map(|len| copied(mine, flags, len))
+}
+
+/// So many bytes were taken, by copying them: with MSG_ZEROCOPY, on a socket that allows that, the error queue tells so.
+fn copied(mine: &Ours, flags: c_int, len: usize) -> ssize_t {
+    if flags & libc::MSG_ZEROCOPY != 0 && len > 0 && mine.extra().zero_copy {
+        mine.socket.complete_zero_copy();
+    }
+    len as ssize_t
 }
 
 /// What waits of ours at a socket that asks for interfaces.

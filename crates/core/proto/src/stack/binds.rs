@@ -5,6 +5,7 @@ use clearway_wire::{Addr, Endpoint};
 
 use super::Stack;
 use crate::bind::{BindSpec, Sharing};
+use crate::config::ConnOptions;
 use crate::error::{BindError, ConnectError, ListenError};
 use crate::ids::{BindId, ConnId, ListenerId};
 use crate::store::Env;
@@ -70,6 +71,13 @@ impl<E: Env> Stack<E> {
     pub fn tune_listener(&mut self, listener: ListenerId, backlog: u32, defer: u8) {
         if let Some(listener) = self.tcp.listeners.get_mut(listener) {
             (listener.backlog, listener.defer) = (backlog, defer);
+        }
+    }
+
+    /// What connections begin with that come to a listener from now on.
+    pub fn set_listener_options(&mut self, listener: ListenerId, options: ConnOptions) {
+        if let Some(listener) = self.tcp.listeners.get_mut(listener) {
+            listener.options = options;
         }
     }
 

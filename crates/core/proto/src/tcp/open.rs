@@ -10,7 +10,7 @@ use clearway_wire::{Flags, SackBlocks, Segment};
 
 use super::ack::{self, Said};
 use super::conn::Conn;
-use super::context::{Arrival, Came, ConnCx, Cx, Pools};
+use super::context::{Arrival, Came, ConnCx, Pools};
 use super::deadlines::Timer;
 use super::established::established;
 use super::payload;
@@ -374,12 +374,12 @@ fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment
 }
 
 /// Our FIN is acknowledged.
-fn fin_acked<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>) {
+fn fin_acked<E: Env>(c: &mut Conn<E>, cx: &ConnCx<'_, '_, E>) {
     match c.state {
         State::FinWait1 => {
             c.go(Cause::FinAcked);
             if c.marks.has(Marks::ORPHAN) {
-                c.arm(Timer::Orphan, cx.now + cx.config.tcp.fin_wait_2);
+                c.arm(Timer::Orphan, cx.now + c.fin_wait_2(cx.pools, &cx.config.tcp));
             }
         }
         State::Closing => {

@@ -12,6 +12,7 @@ use super::cookie::{self, CookieOptions};
 use super::ecn::{Feedback, Handshake, TOS_BITS};
 use super::established::established;
 use super::options::{self, Agreed, Offered};
+use super::seldom::Seldom;
 use super::state::State;
 use super::syn_rcvd::SynAck;
 use super::{Tcp, isn, window};
@@ -296,7 +297,13 @@ impl<E: Env> Tcp<E> {
         let link_mss = cx.link_mss(&start.key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, start.options.max_segment).mss;
         let our_mss = our_mss.unwrap_or(options::MIN_MSS);
-        self.open.insert_with(|_| Conn::fresh(cx.now, start, (rx, tx), our_mss))
+        let handle = self.open.insert_with(|_| Conn::fresh(cx.now, start, (rx, tx), our_mss))?;
+        if Seldom::of(&start.options) != Seldom::NONE {
+            if let Some(conn) = self.open.get_mut(handle) {
+                conn.set_seldom(&mut self.pools, &start.options);
+            }
+        }
+        Some(handle)
     }
 }
 

@@ -12,6 +12,7 @@ use super::ecn::EcnState;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
+use super::seldom::Seldom;
 use super::sizes::Measured;
 use super::span::Span;
 use crate::export::Fields;
@@ -62,6 +63,8 @@ pub(crate) struct RareStats {
     pub undo: Option<Undo>,
     /// How fast the owner reads.
     pub measured: Measured,
+    /// Options that few are given.
+    pub seldom: Seldom,
     /// The search for what the path carries, while there is one.
     pub search: Option<MtuSearch>,
     /// What D-SACKs have taught of reordering.
@@ -137,6 +140,7 @@ impl RareStats {
         loan: Loan::NONE,
         undo: None,
         measured: Measured::NONE,
+        seldom: Seldom::NONE,
         search: None,
         reordering: ReoWindow::NEW,
         probe: None,
@@ -188,6 +192,7 @@ impl RareStats {
         f.duration(240, sndbuf_limited);
         self.reordering.fields(f);
         Probe::field(&mut self.probe, f);
+        self.seldom.fields(f);
         // Whoever reads has put something here that can be written over.
         let mut searches = self.search.is_some();
         f.bool(420, &mut searches);

@@ -77,6 +77,10 @@ impl From<Settings> for ConnOptions {
             tos: s.tos,
             ttl: s.ttl,
             urgent_inline: s.bits & URGENT_INLINE != 0,
+            // These are in the record of what is rare (`super::seldom`).
+            syn_retries: 0,
+            fin_wait_2: None,
+            linear_timeouts: false,
             // It is for the handshake, which is over.
             ecn: EcnMode::default(),
         }
@@ -161,6 +165,9 @@ mod tests {
             tos: 8,
             ttl: 3,
             urgent_inline: false,
+            syn_retries: 0,
+            fin_wait_2: None,
+            linear_timeouts: false,
             ecn: EcnMode::default(),
         };
         for options in [all, ConnOptions::default()] {

@@ -106,8 +106,8 @@ fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, why: Failure) {
 }
 
 /// No answer to our SYN, or to our SYN and ACK in a simultaneous open (RFC 9293 3.8.3).
-fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
-    if c.recovery.tries >= cx.config.tcp.syn_retries {
+fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    if c.recovery.tries >= c.syn_retries(cx.pools, &cx.config.tcp) {
         give_up(c, cx, Failure::TimedOut);
         return;
     }
@@ -144,7 +144,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
     cx.counters.tcp.retransmit_timeouts += 1;
     c.full_segments_vanish(cx);
-    c.rtt.on_timeout();
+    c.back_off(cx);
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     c.marks.clear(Marks::TIMING);
     match c.recovery.phase() {

@@ -8,6 +8,7 @@ use clearway_wire::{Addr, Endpoint, Segment};
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::deadlines::Timer;
+use super::sizes::Sizes;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
 use super::time_wait::Claim;
@@ -546,7 +547,10 @@ impl<E: Env> Tcp<E> {
                 Parting::ResetNow | Parting::Fin => c.reset(),
             }
         } else {
-            let least = if c.state == State::FinWait2 { config.tcp.fin_wait_2 } else { config.tcp.orphan };
+            let least = match c.state {
+                State::FinWait2 => c.fin_wait_2(&self.pools, &config.tcp),
+                _ => config.tcp.orphan,
+            };
             c.arm(Timer::Orphan, self.now + least);
             self.shut(index);
         }
@@ -584,8 +588,18 @@ impl<E: Env> Tcp<E> {
         }
     }
 
+    /// A connection's options.
+    pub(crate) fn options(&self, id: ConnId) -> Option<ConnOptions> {
+        let c = self.owned(id)?;
+        Some(c.with_seldom(&self.pools, c.settings.into()))
+    }
+
     pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
         let (now, waits) = (self.now, self.unsent(id) > 0);
+        let Tcp { open, pools, .. } = self;
+        if let Some(c) = Self::handle(id).and_then(|handle| open.get_mut(handle)).filter(|c| c.is_owned()) {
+            c.set_seldom(pools, &options);
+        }
         let Some(c) = self.owned_mut(id) else { return };
         let before = core::mem::replace(&mut c.settings, options.into());
         c.settings.set_urgent_waits(before.urgent_waits());
@@ -599,6 +613,10 @@ impl<E: Env> Tcp<E> {
             c.marks.set(Marks::FORCE);
         }
         c.cc.switch(options.congestion);
+        if c.settings.receive_buffer != before.receive_buffer && c.state.is_synchronized() {
+            // What was promised stays so: a smaller one holds from what is promised next.
+            c.rcv.step = Sizes::first_step(c.settings.receive_buffer, c.snd.scales);
+        }
         if c.marks.has(Marks::DETACHED) {
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clearway_client::flags;
 use libc::{linger, timeval, ucred};
 
-use super::{Setting, Value, bytes, number};
+use super::{Setting, Value, bytes, number, within};
 use crate::errno::{Answer, fail};
 use crate::interfaces;
 use crate::object::Ours;
@@ -20,6 +20,9 @@ const HIGHEST_PRIORITY: c_int = 6;
 
 /// Linux doubles these sizes, and keeps the result in an `int`.
 const LARGEST_BUFFER: c_int = c_int::MAX / 2;
+
+/// Not in the `libc` crate.
+const SO_MEMINFO: c_int = 55;
 
 /// Sets what follows a rule of its own; false for what does not.
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {
@@ -47,6 +50,7 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
         libc::SO_BUSY_POLL => setting.ours.extra().busy_poll = on_off,
         // A negative number is a huge one to Linux, which cuts it.
         libc::SO_RCVLOWAT => socket.set_receive_lowat(u32::try_from(on_off).unwrap_or(u32::MAX)),
+        libc::SO_ZEROCOPY => setting.ours.extra().zero_copy = within(on_off, 0, 1)? == 1,
         _ => return Ok(false),
     }
     Ok(true)
@@ -79,12 +83,26 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         libc::SO_SNDTIMEO => Value::Bytes(bytes(timeout_told(socket.timeouts().1))),
         // As Linux says of a peer whose process it does not know.
         libc::SO_PEERCRED => Value::Bytes(bytes(ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })),
+        libc::SO_ZEROCOPY => Value::Number(c_int::from(ours.extra().zero_copy)),
+        SO_MEMINFO => Value::Bytes(memory_info(ours).iter().flat_map(|word| word.to_ne_bytes()).collect()),
         libc::SO_BINDTODEVICE => Value::Bytes(match &ours.extra().device[..] {
             [] => Vec::new(),
             name => [name, b"\0"].concat(),
         }),
         _ => return Ok(None),
     }))
+}
+
+/// SO_MEMINFO (`linux/sock_diag.h`): bytes received and the bound of them, bytes to be sent and the bound of them, what is reserved ahead, what is queued to be sent, options, backlog,
+/// drops. Nothing is reserved, or in a backlog, here.
+fn memory_info(ours: &Ours) -> [u32; 9] {
+    let socket = &ours.socket;
+    let (options, (receive, send)) = (socket.options(), socket.buffer_sizes());
+    let told = |set, real, least| buffer_told(set, real, least).unsigned_abs();
+    let queued = u32::try_from(socket.unsent_bytes()).unwrap_or(u32::MAX);
+    let received = u32::try_from(socket.readable_bytes()).unwrap_or(u32::MAX);
+    let bounds = (told(options.receive_buffer, receive, LEAST_RCVBUF), told(options.send_buffer, send, LEAST_SNDBUF));
+    [received, bounds.0, queued, bounds.1, 0, queued, 0, 0, socket.dropped()]
 }
 
 /// SO_BINDTODEVICE: an empty name binds to none.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use clearway_client::Congestion;
 
-use super::{Setting, Value, number};
+use super::{Setting, Value, number, within};
 use crate::errno::{Answer, fail};
 use crate::object::Ours;
 
@@ -14,12 +14,22 @@ const DEFAULT_SEGMENT: c_int = 536;
 /// Bytes of a congestion control's name, with its NUL (TCP_CA_NAME_MAX).
 const NAME_MAX: usize = 16;
 
+/// Bounds that Linux has: MAX_TCP_SYNCNT, TCP_FIN_TIMEOUT_MAX, half of SOCK_MIN_RCVBUF; and what it says of who set none.
+const MOST_SYNS: c_int = 127;
+const MOST_FIN_SECONDS: c_int = 120;
+const LEAST_CLAMP: c_int = 1152;
+const SYN_RETRIES: c_int = 6;
+const FIN_SECONDS: c_int = 60;
+
+/// Not in the `libc` crate. TCP_CM_INQ, the control message, has the same number.
+pub(crate) const TCP_INQ: c_int = 36;
+
 /// What TCP_CONGESTION says of who asked for none.
 const DEFAULT_CONGESTION: &str = "cubic";
 
 /// Sets what follows a rule of its own; false for what does not.
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {
-    let options = &mut setting.options;
+    let (ours, options) = (setting.ours, &mut setting.options);
     match name {
         libc::TCP_CONGESTION => options.congestion = congestion(value)?,
         libc::TCP_DEFER_ACCEPT => options.defer_accept = defer_seconds(number(value)?.max(0) as u32),
@@ -29,6 +39,21 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
             // Set once more it still sends what waits under a cork, or for more.
             setting.acts |= number(value)? != 0;
             return Ok(false);
+        }
+        libc::TCP_SYNCNT => options.syn_count = within(number(value)?, 1, MOST_SYNS)? as u8,
+        libc::TCP_LINGER2 => options.fin_wait_2 = fin_wait_2(number(value)?),
+        libc::TCP_WINDOW_CLAMP => {
+            let clamp = number(value)?;
+            if clamp == 0 && ours.socket.is_listener() | ours.socket.remote().is_some() {
+                return fail(libc::EINVAL);
+            }
+            options.window_clamp = if clamp == 0 { 0 } else { clamp.max(LEAST_CLAMP).unsigned_abs() };
+        }
+        libc::TCP_NOTSENT_LOWAT => options.notsent_lowat = number(value)? as u32,
+        libc::TCP_THIN_LINEAR_TIMEOUTS => options.linear_timeouts = within(number(value)?, 0, 1)? == 1,
+        TCP_INQ => setting.ours.extra().inq = within(number(value)?, 0, 1)? == 1,
+        libc::TCP_THIN_DUPACK => {
+            within(number(value)?, 0, 1)?;
         }
         _ => return Ok(false),
     }
@@ -43,9 +68,32 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         libc::TCP_CONGESTION => Value::Bytes(congestion_name(options.congestion)),
         libc::TCP_MAXSEG => Value::Number(segment_size(ours, options.max_segment)),
         libc::TCP_DEFER_ACCEPT => Value::Number(options.defer_accept as c_int),
+        libc::TCP_SYNCNT if options.syn_count == 0 => Value::Number(SYN_RETRIES),
+        libc::TCP_SYNCNT => Value::Number(options.syn_count.into()),
+        libc::TCP_LINGER2 => Value::Number(match options.fin_wait_2 {
+            None => FIN_SECONDS,
+            Some(0) => -1,
+            Some(seconds) => seconds.into(),
+        }),
+        libc::TCP_WINDOW_CLAMP => Value::Number(c_int::try_from(options.window_clamp).unwrap_or(c_int::MAX)),
+        libc::TCP_NOTSENT_LOWAT => Value::Number(options.notsent_lowat as c_int),
+        libc::TCP_THIN_LINEAR_TIMEOUTS => Value::Number(options.linear_timeouts.into()),
+        TCP_INQ => Value::Number(c_int::from(ours.extra().inq)),
+        libc::TCP_THIN_DUPACK => Value::Number(0),
+        // As Linux has it of both: they have nothing to tell.
+        libc::TCP_CC_INFO => Value::Bytes(Vec::new()),
         libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT => Value::Number(0),
         _ => return Ok(None),
     }))
+}
+
+/// TCP_LINGER2: 0 is the default, a negative number none at all, and long times are cut.
+fn fin_wait_2(seconds: c_int) -> Option<u8> {
+    match seconds {
+        0 => None,
+        ..0 => Some(0),
+        _ => Some(seconds.min(MOST_FIN_SECONDS) as u8),
+    }
 }
 
 /// TCP_MAXSEG: the connection's; before there is one what was set, or the default.

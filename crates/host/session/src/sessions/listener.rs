@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Handle, Instant};
 use clearway_proto::ListenSpec;
-use clearway_shm::attach_socket::{self, Kind, SessionId};
+use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
 use clearway_shm::{Hostile, Producer};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
 use super::hold::When;
-use super::listening::{Listening, RECORD};
+use super::listening::{Listening, RECORD, timeouts};
 use super::queue_pair::QueuePair;
-use super::session_options::conn_options;
+use super::session_options::{bound_queues, conn_options};
 use super::state::{PartlyWoken, Session, Sessions, What, gone};
 use super::verbs::Birth;
 use crate::env::HostStack;
@@ -31,22 +31,16 @@ const MAX_BACKLOG: u32 = 4096;
 /// processor, and then the others are no help, or one that is stopped or has become busy with something else.
 const TAKEN_WITHIN: Duration = Duration::from_millis(5);
 
-/// The SYN-ACK's timeouts that so many seconds take, as Linux counts them for TCP_DEFER_ACCEPT: one second, then twice as long each, two minutes at most.
-fn timeouts(seconds: u32) -> u8 {
-    let (mut count, mut wait, mut passed) = (0u8, 1, 0u32);
-    while passed < seconds && count < u8::MAX {
-        count += 1;
-        passed += wait;
-        wait = (wait * 2).min(120);
-    }
-    count
-}
-
 /// The queue pair of a process.
 fn queue_pair_of(queue_pairs: &mut [QueuePair], process: u32) -> Option<&mut QueuePair> {
     // Queue pairs come in the order of their processes' numbers.
     let at = queue_pairs.binary_search_by_key(&process, |queue_pair| queue_pair.process).ok()?;
     queue_pairs.get_mut(at)
+}
+
+/// How large the FIFOs of a listener's connections are.
+fn sizes_of(program: &Program, options: &SocketOptions) -> Sizes {
+    Sizes { rx: program.rx_len(options.receive_buffer), tx: program.tx_len(options.send_buffer) }
 }
 
 impl Sessions {
@@ -98,10 +92,7 @@ impl Sessions {
             options: conn_options(&session.options, stack.defaults()),
         };
         let listener = stack.listen_bound(bind, spec)?;
-        let sizes = Sizes {
-            rx: program.rx_len(session.options.receive_buffer),
-            tx: program.tx_len(session.options.send_buffer),
-        };
+        let sizes = sizes_of(program, &session.options);
         self.fifo_plan.listen(token, program.memory.clone(), sizes);
         let end = Producer::new(blocks.mem.clone());
         let mut listening = Listening {
@@ -124,7 +115,7 @@ impl Sessions {
         self.describe(stack, handle)
     }
 
-    /// Tells the stack, and the other workers, of the backlog and of TCP_DEFER_ACCEPT.
+    /// Tells the stack, and the other workers, of the backlog, of TCP_DEFER_ACCEPT, and of what the connections to come begin with.
     pub(super) fn tune(&mut self, stack: &mut HostStack, handle: Handle<Session>, backlog: Option<u32>) {
         let workers = self.context.workers() as u32;
         let Some(session) = self.table.get_mut(handle) else { return };
@@ -133,10 +124,14 @@ impl Sessions {
             listening.backlog = backlog;
             listening.limit_to(backlog * workers);
         }
-        let defer = timeouts(session.options.defer_accept);
+        let options = session.options;
+        let defer = timeouts(options.defer_accept);
         stack.tune_listener(listening.listener, listening.backlog, defer);
+        stack.set_listener_options(listening.listener, conn_options(&options, stack.defaults()));
         let (home, backlog) = (session.id, listening.backlog);
-        self.tune_remote_listeners(home, backlog, defer);
+        let sizes = sizes_of(&session.program, &options);
+        self.fifo_plan.listen(Session::token(handle), session.program.memory.clone(), sizes);
+        self.tune_remote_listeners(home, backlog, options, sizes);
     }
 
     /// Takes connections from the stack as long as there is room for their records.
@@ -204,6 +199,7 @@ impl Sessions {
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
         }
+        bound_queues(stack, conn, &session.options);
         self.settle_adopted(stack, child, conn);
         self.offer(stack, child);
     }

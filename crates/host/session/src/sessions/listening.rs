@@ -13,6 +13,17 @@ use crate::store::FifoBlocks;
 /// Bytes of a record.
 pub(super) const RECORD: u32 = size_of::<AcceptRecord>() as u32;
 
+/// The SYN-ACK's timeouts that so many seconds take, as Linux counts them for TCP_DEFER_ACCEPT: one second, then twice as long each, two minutes at most.
+pub(super) fn timeouts(seconds: u32) -> u8 {
+    let (mut count, mut wait, mut passed) = (0u8, 1, 0u32);
+    while passed < seconds && count < u8::MAX {
+        count += 1;
+        passed += wait;
+        wait = (wait * 2).min(120);
+    }
+    count
+}
+
 /// A listening session's part in the stack.
 pub(super) struct Listening {
     pub(super) listener: ListenerId,

@@ -10,7 +10,9 @@ use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions, worker_of};
 use clearway_shm::layout::AcceptRecord;
 use clearway_wire::Endpoint;
 
+use super::listening::timeouts;
 use super::remote::{MARK, RemoteListener};
+use super::session_options::conn_options;
 use super::state::{Session, Sessions, What};
 use super::verbs::Birth;
 use crate::env::HostStack;
@@ -69,16 +71,19 @@ impl Sessions {
         }
     }
 
-    /// The backlog and TCP_DEFER_ACCEPT of a listener are these from now on, on all other workers too.
-    pub(super) fn tune_remote_listeners(&self, home: SessionId, backlog: u32, defer: u8) {
+    /// The backlog of a listener and what its connections begin with are these from now on, on all other workers too.
+    pub(super) fn tune_remote_listeners(&self, home: SessionId, backlog: u32, options: SocketOptions, sizes: Sizes) {
         for worker in self.others() {
             let tune = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 let mine =
                     sessions.remote_listeners.iter_mut().find(|(_, remote_listener)| remote_listener.home == home);
                 let Some((handle, remote_listener)) = mine else { return };
-                remote_listener.backlog = backlog;
+                (remote_listener.backlog, remote_listener.options) = (backlog, options);
                 if let Some(listener) = remote_listener.listener {
-                    stack.tune_listener(listener, backlog, defer);
+                    stack.tune_listener(listener, backlog, timeouts(options.defer_accept));
+                    stack.set_listener_options(listener, conn_options(&options, stack.defaults()));
+                    let memory = remote_listener.program.memory.clone();
+                    sessions.fifo_plan.listen(handle.to_bits() | MARK, memory, sizes);
                 }
                 sessions.accept_at_remote_listener(stack, handle);
             };

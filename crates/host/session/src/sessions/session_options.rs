@@ -1,7 +1,7 @@
 //! A session's options, as the stack has them.
 
 use clearway_options::{PMTU_DISC_DO, PMTU_DISC_PROBE};
-use clearway_proto::{ConnOptions, MulticastOptions, UdpError, UdpFragmenting, UdpId};
+use clearway_proto::{ConnId, ConnOptions, MulticastOptions, UdpError, UdpFragmenting, UdpId};
 use clearway_shm::attach_socket::SocketOptions;
 
 use super::membership::iface_of;
@@ -11,9 +11,22 @@ use crate::program::MIN_RX_FIFO;
 /// A connection's options as the stack has them. `default` says what holds where the program set nothing.
 pub(super) fn conn_options(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
     // Who named a size has it; the FIFO is no smaller.
-    let receive_buffer = if options.receive_buffer == 0 { 0 } else { options.receive_buffer.max(MIN_RX_FIFO) };
+    let asked = ConnOptions::of_socket(options, default);
+    let receive_buffer = if asked.receive_buffer == 0 { 0 } else { asked.receive_buffer.max(MIN_RX_FIFO) };
     // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
-    ConnOptions { urgent_inline: true, receive_buffer, ..ConnOptions::of_socket(options, default) }
+    ConnOptions { urgent_inline: true, receive_buffer, ..asked }
+}
+
+/// Tells a connection's FIFOs what its options say of them.
+pub(super) fn bound_queues(stack: &HostStack, conn: ConnId, options: &SocketOptions) {
+    let Some((rx, tx)) = stack.queues(conn) else { return };
+    rx.name_limit(receive_bound(ConnOptions::of_socket(options, stack.defaults()).receive_buffer));
+    tx.bound_unsent(options.unsent_bound());
+}
+
+/// Who named a size has it; the FIFO is no smaller.
+fn receive_bound(named: u32) -> u32 {
+    if named == 0 { u32::MAX } else { named.max(MIN_RX_FIFO) }
 }
 
 /// What IP_MTU_DISCOVER or IPV6_MTU_DISCOVER means, as Linux does it. None: it was never set.

@@ -13,7 +13,7 @@ use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
 use super::hold::When;
-use super::session_options::conn_options;
+use super::session_options::{bound_queues, conn_options};
 use super::state::{Session, Sessions, What, gone};
 use crate::env::HostStack;
 use crate::errno::{Refusal, of_failure, refuse};
@@ -91,6 +91,7 @@ impl Sessions {
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
         }
+        bound_queues(stack, conn, &session.options);
         session.what = What::Conn(conn);
         session.local = stack.local(conn).map(|local| session.shown(local));
         session.remote = Some(remote);

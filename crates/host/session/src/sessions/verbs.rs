@@ -12,7 +12,7 @@ use nix::errno::Errno;
 
 use super::place;
 use super::queue_pair::QueuePair;
-use super::session_options::{about_errors, conn_options, multicast_options};
+use super::session_options::{about_errors, bound_queues, conn_options, multicast_options};
 use super::state::{Session, Sessions, What, gone};
 use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
@@ -259,6 +259,7 @@ impl Sessions {
                 let congestion = stack.options(conn).map_or(stack.defaults().congestion, |now| now.congestion);
                 let default = ConnOptions { congestion, ..*stack.defaults() };
                 stack.set_options(conn, conn_options(&options, &default));
+                bound_queues(stack, conn, &options);
                 if let Some(on) = quick_ack {
                     stack.set_quick_ack(conn, on);
                 }

@@ -33,6 +33,8 @@ pub struct RxFifo {
     grant: Grant,
     /// How much the stack lets be in it: what the connection is worth.
     most: Cell<u32>,
+    /// How much its owner lets be in it (SO_RCVBUF).
+    named: Cell<u32>,
     /// Bytes that were in it when somebody looked last.
     seen: Cell<u32>,
     // The program cannot be trusted; nothing is read from its memory any more.
@@ -126,9 +128,14 @@ impl RxFifo {
         self.live.borrow_mut().as_mut().map(|live| f(&mut live.end))
     }
 
+    /// Its owner lets no more than so much be in it from now on. What is in it stays.
+    pub fn name_limit(&self, most: u32) {
+        self.named.set(most);
+    }
+
     /// How much of it may be filled now: no more than the connection is worth, or half of it would never be full, and its reader never asked to tell of room.
     pub fn granted(&self) -> u32 {
-        self.grant.now().min(self.most.get())
+        self.grant.now().min(self.named.get()).min(self.most.get())
     }
 
     /// How much of it may be filled now, and how many bytes are free.
@@ -149,7 +156,7 @@ impl RxFifo {
     pub(super) fn room_in(&self, live: &mut Live, most: u32) -> Result<u32, Hostile> {
         let len = live.end.len()?;
         self.has(live, len);
-        Ok(self.grant.now().min(most).saturating_sub(len))
+        Ok(self.grant.now().min(self.named.get()).min(most).saturating_sub(len))
     }
 
     /// So many are in it: what was there before, and is not any more, was read.
@@ -191,6 +198,7 @@ impl RxStore<PoolBuf> for FifoRx {
             left: Cell::new(0),
             grant,
             most: Cell::new(u32::MAX),
+            named: Cell::new(u32::MAX),
             seen: Cell::new(0),
             is_broken: Cell::new(false),
         }))

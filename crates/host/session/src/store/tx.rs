@@ -35,6 +35,10 @@ pub struct TxFifo {
     direct: Cell<Option<u32>>,
     // What the process writes from now on does not count: it has said that it writes no more, or is gone, or lies.
     is_frozen: Cell<bool>,
+    // Bytes that may be in it and not sent (TCP_NOTSENT_LOWAT); u32::MAX: as many as there is room for.
+    unsent_bound: Cell<u32>,
+    // Bytes at its front that the stack has sent; known where there is such a bound.
+    sent: Cell<u32>,
     // Nobody has the session any more.
     is_abandoned: Cell<bool>,
 }
@@ -138,14 +142,46 @@ impl TxFifo {
     pub(super) fn took(&self, bytes: u32, live: &mut Live) -> bool {
         self.len.set(self.len.get().saturating_sub(bytes));
         self.lend_more(bytes, live);
-        live.end.room_wanted(live.end.lent() / 2)
+        self.is_room_wanted(live)
+    }
+
+    /// Its processes wait for room, and there is enough to be worth telling.
+    #[inline]
+    fn is_room_wanted(&self, live: &Live) -> bool {
+        live.end.room_wanted((live.end.lent() / 2).min(self.unsent_bound.get() / 2))
+    }
+
+    /// So many bytes may be in it and not sent from now on; None: as many as there is room for. What is sent already is not known before more is, and counts for nothing until then.
+    pub fn bound_unsent(&self, most: Option<u32>) {
+        self.unsent_bound.set(most.unwrap_or(u32::MAX));
+        if let Some(live) = self.live.borrow_mut().as_mut() {
+            live.end.lend(self.lendable());
+        }
+    }
+
+    /// How much may be in it.
+    fn lendable(&self) -> u32 {
+        self.grant.now().min(self.sent.get().saturating_add(self.unsent_bound.get()))
+    }
+
+    /// Its first bytes, so many, are sent. True: its processes wait for room, and there is some by that.
+    #[cold]
+    fn sent_to(&self, end: u32) -> bool {
+        if end <= self.sent.get() {
+            return false;
+        }
+        self.sent.set(end);
+        let mut live = self.live.borrow_mut();
+        let Some(live) = live.as_mut() else { return false };
+        live.end.lend(self.lendable());
+        self.is_room_wanted(live)
     }
 
     /// So many bytes have left it: perhaps it may hold more by that.
     #[inline]
     fn lend_more(&self, bytes: u32, live: &mut Live) {
         if self.grant.moved(bytes, live.blocks.account(), self.place.limit) {
-            live.end.lend(self.grant.now());
+            live.end.lend(self.lendable());
         }
     }
 
@@ -171,7 +207,7 @@ impl TxFifo {
         if is_still && (self.is_frozen.get() || end.len().is_ok_and(|len| len == self.len.get())) {
             blocks.keep_only(end.offset(0), self.len.get());
         }
-        end.lend(self.grant.now());
+        end.lend(self.lendable());
         end.room_wanted(1)
     }
 
@@ -223,6 +259,8 @@ impl TxStore for FifoTx {
             grant,
             direct: Cell::new(None),
             is_frozen: Cell::new(false),
+            unsent_bound: Cell::new(u32::MAX),
+            sent: Cell::new(0),
             is_abandoned: Cell::new(false),
         }))
     }
@@ -271,7 +309,11 @@ impl TxStore for FifoTx {
         let len = out.len().min(known);
         // All that is asked for is known to be there, so the process's position is not looked at.
         let live = queue.live.get_mut().as_mut();
-        live.map_or(0, |live| live.end.peek(at, &mut out[..len]).unwrap_or(0))
+        let copied = live.map_or(0, |live| live.end.peek(at, &mut out[..len]).unwrap_or(0));
+        if queue.unsent_bound.get() != u32::MAX && queue.sent_to(at + copied as u32) {
+            self.writable.push(queue.token);
+        }
+        copied
     }
 
     #[inline]
@@ -281,6 +323,10 @@ impl TxStore for FifoTx {
             let Some(live) = live.as_mut() else { return };
             live.end.consume(n);
             queue.lend_more(n, live);
+            if queue.unsent_bound.get() != u32::MAX {
+                queue.sent.set(queue.sent.get().saturating_sub(n));
+                live.end.lend(queue.lendable());
+            }
         }
         queue.len.set(queue.len.get().saturating_sub(n));
         if let Some(in_flight) = queue.direct.get() {
@@ -293,7 +339,7 @@ impl TxStore for FifoTx {
             if queue.len.get() == 0 {
                 queue.give_back();
             }
-        } else if queue.live.get_mut().as_ref().is_some_and(|live| live.end.room_wanted(live.end.lent() / 2)) {
+        } else if queue.live.borrow().as_ref().is_some_and(|live| queue.is_room_wanted(live)) {
             self.writable.push(queue.token);
         }
     }

@@ -444,6 +444,31 @@ fn without_owner_fin_wait_2_ends_by_itself_and_with_owner_it_does_not() {
 }
 
 #[test]
+fn the_owner_says_how_long_fin_wait_2_lasts_without_it() {
+    for (wait, lasts) in [(Duration::ZERO, 0), (secs(5), 5)] {
+        // The peer acknowledges the FIN before the owner lets go, and after.
+        for early in [true, false] {
+            let mut b = established();
+            let id = b.id();
+            let options = b.net.stack.options(id).unwrap();
+            b.net.stack.set_options(id, ConnOptions { fin_wait_2: Some(wait), ..options });
+            assert_eq!(b.net.stack.options(id).unwrap().fin_wait_2, Some(wait));
+            b.net.stack.shutdown(id).unwrap();
+            b.one();
+            if !early {
+                b.net.stack.close(id);
+            }
+            b.inject(ACK, 1, 2, 8000, &[]);
+            if early {
+                b.net.stack.close(id);
+            }
+            b.pass(Duration::from_millis(lasts * 1000 + 100));
+            assert_eq!((b.net.stack.tcp.open.len(), b.counters().fin_wait_2_timeouts), (0, 1), "{wait:?} {early}");
+        }
+    }
+}
+
+#[test]
 fn too_many_orphans_and_the_oldest_is_reset() {
     let mut config = plain();
     config.limits.orphans = 1;

@@ -192,6 +192,17 @@ fn the_syn_is_repeated_with_backoff_until_connect_fails() {
 }
 
 #[test]
+fn the_owner_says_how_often_the_syn_is_repeated() {
+    for retries in [1, 3] {
+        let mut b = Bench::new(plain());
+        b.connect(ConnOptions { syn_retries: retries, ..ConnOptions::default() });
+        b.one();
+        assert_eq!(b.pass(secs(300)).len(), usize::from(retries));
+        assert_eq!(b.net.stack.failure(b.id()), Some(Failure::TimedOut));
+    }
+}
+
+#[test]
 fn a_refused_connection_says_so_and_a_reset_that_acknowledges_nothing_is_ignored() {
     let mut b = Bench::new(plain());
     b.connect(ConnOptions::default());

@@ -24,6 +24,20 @@ fn lost_data_is_repeated_with_backoff_until_the_connection_fails() {
 }
 
 #[test]
+fn the_first_timeouts_of_little_data_do_not_double_where_the_owner_wants_it_so() {
+    let mut config = plain();
+    config.tcp.retries = 9;
+    let mut b = Bench::accepted(config, 1000, 8000);
+    let options = b.net.stack.options(b.id()).unwrap();
+    b.net.stack.set_options(b.id(), ConnOptions { linear_timeouts: true, ..options });
+    b.send(b"a game");
+    b.one();
+    let times: Vec<u64> = b.pass(secs(300)).iter().map(|(at, _)| at.as_millis() / 100 * 100).collect();
+    // Six by the same timeout, and from there on as always.
+    assert_eq!(times, [200, 400, 600, 800, 1000, 1200, 1400, 1800, 2600]);
+}
+
+#[test]
 fn a_sample_ends_the_backoff_and_an_ack_for_a_repetition_does_not() {
     let mut b = established();
     b.send(b"first");

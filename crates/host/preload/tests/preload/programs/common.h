@@ -24,6 +24,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef TCP_INQ
+#define TCP_INQ 36
+#endif
+#ifndef SO_MEMINFO
+#define SO_MEMINFO 55
+#endif
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+
 /* Longer than anything takes here; only what hangs reaches it. */
 #define PATIENCE_S 60
 

@@ -70,6 +70,46 @@ static void small_buffer(void)
 	close(ends[1]);
 }
 
+/* Writes until nothing is taken any more. */
+static size_t filled(int fd)
+{
+	char text[16384] = "";
+	size_t taken = 0;
+	ssize_t len;
+
+	for (int still = 0; still < 20; still++)
+		while ((len = write(fd, text, sizeof(text))) > 0 || (usleep(5000), 0)) {
+			taken += len;
+			still = 0;
+		}
+	return taken;
+}
+
+/* A receive buffer that is made small after the connection was made: what was offered before stays so, and no more is offered. */
+static void small_receive_buffer(void)
+{
+	int ends[2], small = 8192, told = 0;
+	char text[16384];
+	socklen_t size = sizeof(told);
+
+	pair(ends);
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	printf("SO_RCVBUF: %d\n", setsockopt(ends[1], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)));
+	getsockopt(ends[1], SOL_SOCKET, SO_RCVBUF, &told, &size);
+	printf("is %d\n", told);
+	for (int round = 0; round < 3; round++) {
+		size_t taken = filled(ends[0]), got = 0;
+		ssize_t len;
+
+		while (got < taken && (len = recv(ends[1], text, sizeof(text), 0)) > 0)
+			got += len;
+		printf("all came: %d, and they are few: %d\n", got == taken, round == 0 || taken < 100000);
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void mtu(void)
 {
 	int fd = socket(AF_INET6, SOCK_DGRAM, 0), values[] = {1279, 1280, 65536};
@@ -229,6 +269,226 @@ static void device(void)
 	close(ends[1]);
 }
 
+/* Sends that ask for no copy: each has a number, and those that are done are told on the error queue. */
+static void zero_copy(int kind)
+{
+	int ends[2], level = self.ss_family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
+	int type = level == IPPROTO_IPV6 ? IPV6_RECVERR : IP_RECVERR;
+	char text[3000] = "", space[256];
+	unsigned done = 0;
+
+	if (kind == SOCK_STREAM) {
+		pair(ends);
+	} else {
+		ends[0] = bound(kind);
+		ends[1] = bound(kind);
+		struct sockaddr_storage at = name_of(ends[1]);
+		if (connect(ends[0], (void *)&at, self_len))
+			die("connect");
+	}
+	printf("SO_ZEROCOPY: %d, %s", get(ends[0], SOL_SOCKET, SO_ZEROCOPY), set(ends[0], SOL_SOCKET, SO_ZEROCOPY, 2));
+	printf(", without it: %zd", send(ends[0], text, sizeof(text), MSG_ZEROCOPY));
+	printf(", %s", set(ends[0], SOL_SOCKET, SO_ZEROCOPY, 1));
+	printf(", %d\n", get(ends[0], SOL_SOCKET, SO_ZEROCOPY));
+	printf("nothing is told: %s\n", recv(ends[0], text, 1, MSG_ERRQUEUE) < 0 ? strerrorname_np(errno) : "something");
+	for (int i = 0; i < 3; i++)
+		if (send(ends[0], text, sizeof(text), MSG_ZEROCOPY) != sizeof(text))
+			die("send");
+	for (size_t got = 0; got < 4 * sizeof(text);)
+		got += recv(ends[1], text, sizeof(text), 0);
+	while (done < 3) {
+		struct iovec vector = {text, sizeof(text)};
+		struct sockaddr_storage name;
+		struct msghdr message = {.msg_name = &name, .msg_namelen = sizeof(name), .msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+
+		if (!(await(ends[0], 0) & POLLERR))
+			die("nothing is told");
+		ssize_t len = recvmsg(ends[0], &message, MSG_ERRQUEUE);
+		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+		struct sock_extended_err *error = (void *)CMSG_DATA(head);
+		if (!done)
+			printf("told: %d", len == 0 && message.msg_flags == MSG_ERRQUEUE && message.msg_namelen == 0 && head->cmsg_level == level && head->cmsg_type == type);
+		if (done)
+			goto next;
+		/* Whether they were copied after all (SO_EE_CODE_ZEROCOPY_COPIED) too. */
+		printf(" %u %u %u %d in order %d", error->ee_errno, error->ee_origin, error->ee_type, error->ee_code <= 1, error->ee_info == done);
+		/* How many are told of at once, everybody decides. */
+	next:
+		done = error->ee_data + 1;
+	}
+	printf("\nSO_ERROR %d, events %d\n", get(ends[0], SOL_SOCKET, SO_ERROR), poll(&(struct pollfd){.fd = ends[0]}, 1, 0));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* What is left to be read is told with each receive. */
+static void left_to_read(void)
+{
+	int ends[2];
+	char text[1000] = "", space[256];
+
+	pair(ends);
+	printf("TCP_INQ: %d, %s", get(ends[1], IPPROTO_TCP, TCP_INQ), set(ends[1], IPPROTO_TCP, TCP_INQ, 2));
+	printf(", %s", set(ends[1], IPPROTO_TCP, TCP_INQ, 1));
+	printf(", %d\n", get(ends[1], IPPROTO_TCP, TCP_INQ));
+	if (write(ends[0], text, sizeof(text)) != sizeof(text))
+		die("write");
+	shutdown(ends[0], SHUT_WR);
+	/* All of it, and the end. */
+	await(ends[1], POLLRDHUP);
+	for (int i = 0; i < 4; i++) {
+		struct iovec vector = {text, 400};
+		struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+		ssize_t len = recvmsg(ends[1], &message, 0);
+		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+		printf("%zd bytes, flags %d, controls %zu", len, message.msg_flags, (size_t)message.msg_controllen);
+		if (head)
+			printf(", level %d, type %d: %d", head->cmsg_level, head->cmsg_type, *(int *)CMSG_DATA(head));
+		printf("\n");
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void facts(void)
+{
+	int ends[2];
+	char text[5000] = "";
+	uint32_t memory[12] = {0};
+	char info[400], congestion[64];
+	socklen_t len = sizeof(memory);
+
+	pair(ends);
+	if (write(ends[0], text, sizeof(text)) != sizeof(text))
+		die("write");
+	await(ends[1], POLLIN);
+	printf("SO_MEMINFO: %d", getsockopt(ends[1], SOL_SOCKET, SO_MEMINFO, memory, &len));
+	printf(", %u bytes, received %d, within %d, drops %u\n", len, memory[0] >= 5000, memory[0] <= memory[1] && memory[5] <= memory[3], memory[8]);
+	printf("the bounds are told twice: %d\n", memory[1] == (uint32_t)get(ends[1], SOL_SOCKET, SO_RCVBUF) && memory[3] == (uint32_t)get(ends[1], SOL_SOCKET, SO_SNDBUF));
+	printf("set: %s\n", set(ends[0], SOL_SOCKET, SO_MEMINFO, 1));
+	len = 10;
+	printf("ten bytes: %d", getsockopt(ends[1], SOL_SOCKET, SO_MEMINFO, memory, &len));
+	printf(", %u\n", len);
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? "reno" : "cubic";
+
+		setsockopt(ends[0], IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
+		len = sizeof(congestion);
+		printf("TCP_CC_INFO of %s: %d", name, getsockopt(ends[0], IPPROTO_TCP, TCP_CC_INFO, congestion, &len));
+		printf(", %u bytes\n", len);
+	}
+	len = sizeof(info);
+	printf("TCP_INFO: %d", getsockopt(ends[0], IPPROTO_TCP, TCP_INFO, info, &len));
+	printf(", %u bytes\n", len);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* Numbers that are taken, and what they are then. */
+static void numbers(void)
+{
+	static const struct { const char *text; int name, values[7]; } options[] = {
+		{"TCP_SYNCNT", TCP_SYNCNT, {0, 1, 127, 128, -1, 4, 9}},
+		{"TCP_LINGER2", TCP_LINGER2, {0, 1, 60, 120, 121, 100000, -1}},
+		{"TCP_WINDOW_CLAMP", TCP_WINDOW_CLAMP, {8192, 1, 1152, 1153, -1, 65536, 4096}},
+		{"TCP_THIN_LINEAR_TIMEOUTS", TCP_THIN_LINEAR_TIMEOUTS, {0, 1, 2, -1}},
+		{"TCP_NOTSENT_LOWAT", TCP_NOTSENT_LOWAT, {0, 1, 16384, -1, 2147483647}},
+		{"TCP_THIN_DUPACK", TCP_THIN_DUPACK, {0, 1, 2, -1}},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
+		int fd = socket(self.ss_family, SOCK_STREAM, 0), ends[2];
+
+		pair(ends);
+		printf("%s: %d\n", options[i].text, get(fd, IPPROTO_TCP, options[i].name));
+		for (int at = 0; at < 7; at++) {
+			printf("%d: %s", options[i].values[at], set(fd, IPPROTO_TCP, options[i].name, options[i].values[at]));
+			printf(" %d", get(fd, IPPROTO_TCP, options[i].name));
+			printf(", connected: %s", set(ends[0], IPPROTO_TCP, options[i].name, options[i].values[at]));
+			printf(" %d\n", get(ends[0], IPPROTO_TCP, options[i].name));
+		}
+		close(fd);
+		close(ends[0]);
+		close(ends[1]);
+	}
+}
+
+/* No more is taken than may wait to be sent, however much room there is. */
+static void not_sent(void)
+{
+	int ends[2];
+	char text[16384];
+	struct { char rest[144]; uint32_t bytes; } info;
+
+	pair(ends);
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	printf("TCP_NOTSENT_LOWAT: %s\n", set(ends[0], IPPROTO_TCP, TCP_NOTSENT_LOWAT, 32768));
+	for (int round = 0; round < 3; round++) {
+		socklen_t len = sizeof(info);
+		size_t taken = filled(ends[0]), got = 0;
+		struct pollfd one = {.fd = ends[0], .events = POLLOUT};
+		ssize_t bytes;
+
+		if (getsockopt(ends[0], IPPROTO_TCP, TCP_INFO, &info, &len))
+			die("TCP_INFO");
+		/* Linux may be a large segment beyond. */
+		printf("waits to be sent: some %d, little %d, writable %d\n", info.bytes > 0, info.bytes <= 32768 + 65536, poll(&one, 1, 0));
+		while (got < taken && (bytes = recv(ends[1], text, sizeof(text), 0)) > 0)
+			got += bytes;
+		printf("all came %d, writable %d\n", got == taken, await(ends[0], POLLOUT));
+	}
+	fcntl(ends[0], F_SETFL, 0);
+	/* A blocked writer goes on as its bytes leave. */
+	if (!fork()) {
+		for (int i = 0; i < 64; i++)
+			if (write(ends[0], text, sizeof(text)) != sizeof(text))
+				_exit(1);
+		_exit(0);
+	}
+	for (size_t got = 0; got < 64 * sizeof(text);) {
+		ssize_t bytes = recv(ends[1], text, sizeof(text), 0);
+
+		if (bytes <= 0)
+			die("recv");
+		got += bytes;
+	}
+	int status;
+	wait(&status);
+	printf("a blocked writer: %d\n", status);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* The segment size that is asked for before the connection, or by the listener. */
+static void segment_sizes(void)
+{
+	for (int who = 0; who < 3; who++) {
+		int listening = listener(), fd = socket(self.ss_family, SOCK_STREAM, 0), small = 600, on;
+		struct sockaddr_storage to = name_of(listening);
+		char text[100];
+
+		if (who == 0)
+			printf("TCP_MAXSEG: %s\n", set(fd, IPPROTO_TCP, TCP_MAXSEG, small));
+		if (who == 1)
+			printf("of a listener: %s\n", set(listening, IPPROTO_TCP, TCP_MAXSEG, small));
+		if (who < 2)
+			printf("is %d\n", get(who ? listening : fd, IPPROTO_TCP, TCP_MAXSEG));
+		if (connect(fd, (void *)&to, self_len))
+			die("connect");
+		on = accept(listening, NULL, NULL);
+		if (who == 2)
+			printf("of a connection: %s\n", set(fd, IPPROTO_TCP, TCP_MAXSEG, small));
+		else
+			printf("then %d and %d\n", get(fd, IPPROTO_TCP, TCP_MAXSEG), get(on, IPPROTO_TCP, TCP_MAXSEG));
+		if (write(fd, text, 100) != 100 || recv(on, text, 100, MSG_WAITALL) != 100)
+			die("the connection");
+		close(listening);
+		close(fd);
+		close(on);
+	}
+}
+
 static volatile int told, told_of = -1;
 
 static void on_signal(int signal, siginfo_t *info, void *context)
@@ -295,10 +555,18 @@ int main(int argc, char **argv)
 	self_from(argv[1]);
 	low_water();
 	small_buffer();
+	small_receive_buffer();
 	mtu();
 	discovery();
 	error_queue();
 	device();
+	zero_copy(SOCK_STREAM);
+	zero_copy(SOCK_DGRAM);
+	left_to_read();
+	facts();
+	numbers();
+	not_sent();
+	segment_sizes();
 	signals_of_arrivals();
 	return 0;
 }
