@@ -29,6 +29,8 @@ def suite(w):
     passed, errors = re.findall(r"\[ok\]: (.*?) \(\d+ ms\)", text), re.findall(r"\[(?:err|exception|TIMEOUT)\]:? (.*)", text)
     w.figure("ok", len(passed))
     w.figure("errors", errors[:20])
-    w.same("passed", sorted(passed))
+    # Its test of partial resynchronisation draws the layout of its replicas, and goes on for a time, not a number of rounds.
+    w.same("passed", sorted(name for name in passed if not name.startswith("PSYNC2: ")))
+    w.same("partial resynchronisation", any(name.startswith("PSYNC2: cluster is consistent") for name in passed))
     w.same("errors", sorted(errors))
     w.check("All tests passed without errors!" in text or errors, f"the tests were aborted: {text[-1500:]}")
