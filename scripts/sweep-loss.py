@@ -159,7 +159,7 @@ def ours(names, spec, seconds, sends):
     """Clearway at one end. `sends`: it sends. Mbit/s, and of 10,000 segments how many the kernel knows to have come in vain."""
     netns = names["ours"]
     # Data that Clearway sends leaves its port.
-    server = Running(netns, "bulk", "server", "--port", "tap:cw0", "-a", "10.97.0.2/24", "--fault",
+    server = Running(netns, "bulk", "server", "--port", "tap:cw0,offload=off", "-a", "10.97.0.2/24", "--fault",
                      faults(spec, towards_first=not sends))
     try:
         address(netns, "cw0", "10.97.0.1/24")

@@ -165,12 +165,16 @@ impl<E: Env> Conn<E> {
         let mut is_all = false;
         self.note_rare(p, |t| {
             t.dsack_dups += 1;
+            // It counts whether or not the recovery is undone already, as timestamps do it sooner; but neither for a probe that was no repair (RFC 8985 6.2,
+            // step 4, and 7.4.1), nor where a network says more twice than we did.
+            if t.probe.is_none() && t.dsack_dups <= t.segs_retransmitted {
+                t.reordering.on_dsack(una, nxt);
+            }
             let Some(undo) = &mut t.undo else { return };
             if twice.start.lt(undo.una) || undo.bytes == 0 {
                 return;
             }
             t.reord_seen += 1;
-            t.reordering.on_dsack(una, nxt);
             undo.bytes = undo.bytes.saturating_sub(twice.len());
             is_all = undo.bytes == 0;
         });
@@ -183,12 +187,14 @@ impl<E: Env> Conn<E> {
     /// Whether an ACK says that what was sent again had not been lost. `echo`: the timestamp that it echoes, if it moves SND.UNA. `original`: something arrives
     /// that a timeout took for lost and that was not sent again (RFC 5682 3.1, step 3.b).
     pub(super) fn was_for_nothing(&self, p: &Pools<E>, echo: Option<u32>, original: bool) -> bool {
-        let Some(Undo { una, stamp, .. }) = self.suffered(p).undo else { return false };
+        let Some(Undo { una, stamp, bytes, .. }) = self.suffered(p).undo else { return false };
         if original && self.recovery.is_doubtful(self.snd.una) {
             return true;
         }
         // RFC 3522 3.2: the ACK is for what left before anything was sent again.
-        let is_earlier = echo.zip(stamp).is_some_and(|(echo, stamp)| (echo.wrapping_sub(stamp) as i32) < 0);
+        // And so is every ACK while nothing was: what was taken for lost has come before its repetition left.
+        let is_earlier =
+            bytes == 0 || echo.zip(stamp).is_some_and(|(echo, stamp)| (echo.wrapping_sub(stamp) as i32) < 0);
         if !is_earlier || !self.snd.una.gt(una) {
             return false;
         }

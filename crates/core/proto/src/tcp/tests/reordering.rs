@@ -95,3 +95,22 @@ fn what_a_needless_recovery_did_to_the_window_is_taken_back() {
     assert_eq!(b.info().ssthresh, u32::MAX);
     assert!(b.info().reord_seen > 0);
 }
+
+#[test]
+fn a_recovery_in_which_nothing_was_sent_again_is_taken_back() {
+    let mut b = Bench::accepted_sack(1000, 60_000);
+    b.send(&pattern(8000));
+    b.out();
+    let before = b.info().cwnd;
+    // What tells of a loss and what fills the hole come in one burst: nothing leaves between them, and so no D-SACK and no echo will ever say that it was needless.
+    for end in [3001, 4001, 5001] {
+        let mut seg = b.segment(ACK, 1, 1, 60_000);
+        seg.opts.sack.push(b.iss + 2001, b.iss + end);
+        b.put(seg, &[]);
+    }
+    assert_eq!(b.info().phase, Phase::Recovery);
+    b.inject(ACK, 1, 5001, 60_000, &[]);
+    assert!(b.info().cwnd >= before && b.info().phase == Phase::Open, "{:?}", b.info());
+    assert_eq!((b.info().ssthresh, b.info().total_retransmits), (u32::MAX, 0));
+    assert_eq!(b.counters().losses_undone, 1);
+}
