@@ -76,6 +76,9 @@ pub struct TcpConfig {
     pub when_full: WhenFull,
     /// Whether it is found out what paths carry where ICMP does not say (RFC 4821).
     pub mtu_probing: MtuProbing,
+    /// Keys of the cookies that listeners give and take (RFC 7413 4.1.2): the present one, and the one before, whose cookies are still taken while there is one.
+    /// Without a present one it is derived from [`Config::secret`].
+    pub fast_open_keys: [Option<[u8; 16]>; 2],
 }
 
 /// When a connection looks for the longest packet that its path carries (`tcp_mtu_probing` of Linux: 0, 1, 2).
@@ -299,6 +302,7 @@ impl Default for TcpConfig {
             quantum: 256 * 1024,
             when_full: WhenFull::MakeRoom,
             mtu_probing: MtuProbing::BlackHoles,
+            fast_open_keys: [None; 2],
         }
     }
 }

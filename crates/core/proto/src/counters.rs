@@ -335,6 +335,20 @@ pub struct TcpCounters {
     pub syn_cookies_accepted: u64,
     /// SYN cookies that came back wrong or late.
     pub syn_cookies_failed: u64,
+    /// SYNs whose data the server took (Fast Open, RFC 7413).
+    pub fast_open_active: u64,
+    /// SYNs whose data the server did not take: it was sent again.
+    pub fast_open_not_taken: u64,
+    /// SYNs with the Fast Open option that were lost, while one without it was answered.
+    pub fast_open_lost: u64,
+    /// Connections that a Fast Open cookie opened.
+    pub fast_open_passive: u64,
+    /// Fast Open cookies given to peers that asked for one.
+    pub fast_open_cookies_given: u64,
+    /// Fast Open cookies that were not ours, or of a key that is gone.
+    pub fast_open_cookies_refused: u64,
+    /// Good cookies that opened nothing, because too many handshakes were pending or no place was free.
+    pub fast_open_overflows: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
     /// Challenge ACKs that the rate limit held back.

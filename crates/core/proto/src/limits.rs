@@ -9,6 +9,12 @@ pub const MAX_GROUP_SOURCES: usize = 16;
 /// What an owner keeps back who collects (TCP_CORK, MSG_MORE) or is in the midst of writing leaves after this time with nothing in flight.
 pub const CORK: Duration = Duration::from_millis(200);
 
+/// Servers whose Fast Open cookies are remembered (RFC 7413 4.1.1); beyond this the one that was not used for longest is forgotten.
+pub const FAST_OPEN_PEERS: usize = 256;
+
+/// Connections that a Fast Open cookie opened and whose handshakes are not complete, over all listeners (RFC 7413 5.1); beyond this handshakes are as ever.
+pub const FAST_OPEN_PENDING: usize = 256;
+
 /// Ends of records (MSG_EOR) over all connections that were not acknowledged. Who wants one more waits.
 pub const RECORD_ENDS: usize = 256;
 

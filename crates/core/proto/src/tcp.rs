@@ -18,6 +18,7 @@ mod deadlines;
 mod ecn;
 mod established;
 mod export;
+mod fast_open;
 mod full;
 mod held;
 mod info;

@@ -209,6 +209,11 @@ fn tcp_option(f: &mut Formatter<'_>, option: &RawOption<'_>) -> Result {
             let each = names.into_iter().zip(counters.counters());
             each.filter_map(|(name, n)| Some((name, n?))).try_for_each(|(name, n)| write!(f, "{name}{n}"))
         }
+        RawOption::FastOpen(cookie) if cookie.is_request() => f.write_str("tfo cookiereq"),
+        RawOption::FastOpen(cookie) => {
+            f.write_str("tfo cookie ")?;
+            cookie.as_slice().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        }
         RawOption::Broken => f.write_str("[broken]"),
         RawOption::Sack(blocks) => {
             write!(f, "sack {} ", blocks.len())?;

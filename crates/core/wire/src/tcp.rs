@@ -15,7 +15,7 @@ use crate::seq::Seq;
 
 pub mod options;
 
-pub use options::{AccEcn, RawOption, RawOptions, SackBlocks, TcpOptions};
+pub use options::{AccEcn, FastOpenCookie, RawOption, RawOptions, SackBlocks, TcpOptions};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;

@@ -190,6 +190,11 @@ pub(crate) fn read_segment(flow: &Flow, bytes: &[u8]) -> Option<Segment> {
                 TcpOption::Raw(raw)
             }
             RawOption::AccEcn(counters) => TcpOption::AccEcn(counters),
+            RawOption::FastOpen(cookie) => {
+                let mut raw = vec![34, cookie.as_slice().len() as u8 + 2];
+                raw.extend_from_slice(cookie.as_slice());
+                TcpOption::Raw(raw)
+            }
             RawOption::Broken => TcpOption::Raw(Vec::new()),
         });
     }

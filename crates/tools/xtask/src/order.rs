@@ -75,7 +75,7 @@ pub const ORDERS: &[Order] = &[
         floor("verbs", &["binds", "emit", "export", "groups", "ingest", "links", "sharing", "survey", "udp"]),
     ]),
     open("proto::tcp", &[
-        loose("values", &["ack_info", "api", "cc", "clock", "cookie", "held", "isn", "linux_info", "listen_table", "marks", "nagle", "options",
+        loose("values", &["ack_info", "api", "cc", "clock", "cookie", "fast_open", "held", "isn", "linux_info", "listen_table", "marks", "nagle", "options",
             "ranges", "rate", "rcv", "rtt", "sack", "seldom", "settings", "snd", "span", "state", "summary", "window"]),
         loose("what is kept of what was sent and received", &["loss", "rare_stats", "reasm", "recovery"]),
         loose("the record and its context", &["conn", "context"]),

@@ -81,6 +81,25 @@ impl<E: Env> Stack<E> {
         }
     }
 
+    /// Up to `pending` connections of a listener may be there whose data came with a SYN and whose handshakes are not complete (Fast Open, RFC 7413; TCP_FASTOPEN of
+    /// Linux). Who asks for a cookie is given one. 0 ends that. The data of such a SYN may come twice, so only who can bear that asks for it (RFC 7413 2.1).
+    pub fn set_fast_open(&mut self, listener: ListenerId, pending: u32) {
+        if let Some(listener) = self.tcp.listeners.get_mut(listener) {
+            listener.fast_open = pending;
+        }
+    }
+
+    /// As [`Stack::connect`], and what is written before the next emit leaves with the SYN if the server gave us a cookie before (Fast Open, RFC 7413); otherwise
+    /// the SYN asks for one. When it is lost, the next is an ordinary one, and for a while all to that server are.
+    ///
+    /// # Errors
+    /// As [`Stack::connect`].
+    pub fn connect_fast_open(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+        let conn = self.connect(now, spec)?;
+        self.tcp.asks_fast_open(conn);
+        Ok(conn)
+    }
+
     /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.
     ///
     /// # Errors

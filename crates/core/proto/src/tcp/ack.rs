@@ -316,7 +316,7 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
 
 /// SND.UNA moves; the bytes below it are given back.
 #[inline(always)]
-fn take_acked<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, acked: u32, una: Seq) {
+pub(super) fn take_acked<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, acked: u32, una: Seq) {
     const SPECIAL: Marks =
         Marks::SHUT.with(Marks::SEND_URGENT).with(Marks::WANT_ROOM).with(Marks::SNDBUF_LIMITED).with(Marks::FLIGHTS);
     if c.marks.any(SPECIAL) {

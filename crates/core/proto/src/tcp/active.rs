@@ -54,6 +54,9 @@ pub(crate) fn on_segment<E: Env>(
             c.hears_syn_ack(cx.pools, &mut cx.stack.counters.tcp, (seg, arrival.mark));
         }
         established(c, cx);
+        if c.suffered(cx.pools).fast_open {
+            fast_open_answered(c, cx, seg);
+        }
         if c.rtt.syn_repeated {
             // Which of the SYNs was answered, only the echo can tell (RFC 7323 4.1).
             if let Some(sample) = ack::echo_age(cx.now, c, &seg.plain()) {
@@ -76,6 +79,33 @@ pub(crate) fn on_segment<E: Env>(
     c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
     c.recovery.tries = 0;
     Ok(())
+}
+
+/// The answer to a SYN that had the Fast Open option, or to one without it that was sent when no answer came (RFC 7413 4.2.1).
+#[cold]
+fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) {
+    let (taken, sent) = (seg.ack.since(c.snd.una), c.outstanding());
+    if c.rtt.syn_repeated && taken == 0 {
+        cx.pools.fast_open.lost(cx.stack.now, &c.key);
+        cx.counters.tcp.fast_open_lost += 1;
+    } else {
+        cx.pools.fast_open.answered(cx.stack.now, &c.key, seg.opts.fast_open, c.peer_mss);
+    }
+    if sent == 0 {
+        return;
+    }
+    if taken > 0 {
+        cx.counters.tcp.fast_open_active += 1;
+        ack::take_acked(c, cx, taken, seg.ack);
+    } else {
+        cx.counters.tcp.fast_open_not_taken += 1;
+    }
+    // What was not taken leaves again at once, as if it had never left (RFC 7413 4.2.1).
+    c.snd.nxt = c.snd.una;
+    c.snd_ahead.small = c.snd.una;
+    if ack::has_unsent(c, cx.pools) {
+        c.wants_turn();
+    }
 }
 
 /// The peer's SYN: its number, and what both ends now agree on.

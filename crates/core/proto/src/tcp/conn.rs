@@ -358,6 +358,12 @@ impl<E: Env> Conn<E> {
         self.settings.user_timeout() != Duration::ZERO
     }
 
+    /// Opened by a Fast Open cookie: the handshake is not complete, and yet data may leave (RFC 7413 4.2.2).
+    #[inline]
+    pub(crate) fn is_early(&self) -> bool {
+        self.state == State::SynReceived && self.snd.una != self.iss
+    }
+
     /// Takes the window of a segment (RFC 9293 3.10.7.4, step 5).
     #[inline]
     pub(crate) fn set_window(&mut self, wnd: u32, seq: Seq, ack: Seq) {

@@ -6,6 +6,7 @@ use clearway_base::{Instant, Rng, Slab};
 use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Ecn, Flags, Segment, Seq};
 
+use super::fast_open::FastOpen;
 use super::loss::sent::Sent;
 use super::rare_stats::{RareStats, RecordEnds};
 use super::reasm::Reasm;
@@ -38,6 +39,7 @@ pub(crate) struct Pools<E: Env> {
     pub rare_stats: Slab<RareStats>,
     pub sizes: Sizes,
     pub record_ends: RecordEnds,
+    pub fast_open: FastOpen,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,

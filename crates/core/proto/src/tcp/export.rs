@@ -233,7 +233,9 @@ impl<E: Env> Conn<E> {
             return Some("a state that no connection has");
         }
         let handshake = matches!(c.state, State::SynSent | State::SynReceived);
-        if c.marks.has(Marks::PENDING) && handshake {
+        // A Fast Open cookie opens a connection before its handshake is done.
+        let early = c.is_early();
+        if c.marks.has(Marks::PENDING) && handshake && !early {
             return Some("a handshake that is done and is not");
         }
         if !c.snd.una.le(c.snd.nxt) || c.outstanding() > MOST_WINDOW || !c.recovery.fits(c.snd.una, c.snd.nxt) {
@@ -252,7 +254,7 @@ impl<E: Env> Conn<E> {
         if c.state == State::Closed {
             return None;
         }
-        if handshake && (c.snd.una != c.iss || c.outstanding() > 1) {
+        if c.state == State::SynReceived && !early && (c.snd.una != c.iss || c.outstanding() > 1) {
             return Some("data in a handshake");
         }
         let end = c.snd_ahead.end;
@@ -431,6 +433,7 @@ impl<E: Env> Tcp<E> {
             both: false,
             backlog: 1,
             defer: 0,
+            fast_open: 0,
             token: 0,
             options: ConnOptions::default(),
             syn_rcvd: 0,
@@ -793,7 +796,7 @@ fn pieces<E: Env>(
     Ok(())
 }
 
-/// A listener but for its name, under 2 to 11 and 270 on. Who waits to be accepted is told with the connections.
+/// A listener but for its name, under 2 to 12 and 270 on. Who waits to be accepted is told with the connections.
 fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
     let Listener { table, local, bound, reuse_port, next: _, both, backlog, defer, token, options, .. } = listener;
     f.u16(2, &mut table.0);
@@ -807,6 +810,7 @@ fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
     f.u8(9, defer);
     f.u64(10, token);
     f.u32(11, &mut listener.given);
+    f.u32(12, &mut listener.fast_open);
     option_fields(options, f);
 }
 

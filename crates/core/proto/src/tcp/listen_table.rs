@@ -26,6 +26,8 @@ pub(crate) struct Listener {
     pub backlog: u32,
     /// Timeouts of the SYN-ACK for which a handshake is not complete before data comes (TCP_DEFER_ACCEPT of Linux); 0: it is complete with the ACK.
     pub defer: u8,
+    /// Connections that Fast Open cookies may have opened and whose handshakes are not complete, at most; 0: cookies are not given nor taken.
+    pub fast_open: u32,
     pub token: u64,
     pub options: ConnOptions,
     /// Handshakes in progress.

@@ -154,6 +154,9 @@ fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arriva
     if matches!(c.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
         return Err(Drop::TcpAfterClose);
     }
+    if c.is_early() && step_0_same_syn(c, cx, arrival.seg) {
+        return Ok(());
+    }
     let seg = &step_0_simultaneous_open(c, arrival.seg);
     step_1_timestamp(c, cx, seg, len)?;
     step_1_sequence(c, cx, seg, len)?;
@@ -226,6 +229,16 @@ fn step_0_simultaneous_open<E: Env>(c: &Conn<E>, seg: &Segment) -> Segment {
         seg.wnd >>= c.snd.shift;
     }
     seg
+}
+
+/// The SYN again, with which a Fast Open cookie opened the connection: our SYN-ACK was lost, or is late.
+fn step_0_same_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) -> bool {
+    let same = seg.flags.syn() && !seg.flags.ack() && !seg.flags.rst() && seg.seq == c.irs;
+    if same {
+        cx.counters.tcp.syn_acks_repeated += 1;
+        c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
+    }
+    same
 }
 
 /// PAWS (RFC 7323 5.3, R1): a segment older than what was seen is a ghost. Resets are exempt (RFC 7323 5.2).
@@ -315,7 +328,7 @@ fn step_2_reset<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segme
     }
     if c.state == State::SynReceived {
         cx.counters.tcp.attempt_fails += 1;
-        c.fail(Failure::Refused);
+        c.fail(if c.is_early() { Failure::Reset } else { Failure::Refused });
     } else if matches!(c.state, State::Closing | State::LastAck) && c.snd.una.lt(c.snd_ahead.end) {
         // RFC 9293 3.10.7.4, step 2, would tell nobody, but bytes are lost that their owner was told had been taken.
         c.go(Cause::Reset);
@@ -349,14 +362,22 @@ fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment
         return Err(Drop::TcpNoAck);
     }
     if c.state == State::SynReceived {
-        if !(seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt)) {
+        if !(seg.ack.gt(c.iss) && seg.ack.le(c.snd.nxt)) {
             cx.stack.reset_for(&c.key, seg, came.len);
             return Err(Drop::TcpBadAck);
         }
         c.set_window(u32::from(seg.wnd) << c.snd.shift, seg.seq, seg.ack);
+        let early = c.is_early();
         established(c, cx);
         c.go(Cause::SynAcked);
-        c.tell(ConnEvents::CONNECTED);
+        if c.outstanding() > 0 {
+            c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
+        }
+        match early {
+            // Its owner has had it from the beginning.
+            true => cx.pools.fast_open.done(&c.key),
+            false => c.tell(ConnEvents::CONNECTED),
+        }
     } else if !c.ack_is_acceptable(seg.ack) {
         // RFC 5961 5.2: neither an ACK of what was never sent nor one from long ago is believed.
         challenge(c, cx);

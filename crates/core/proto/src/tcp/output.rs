@@ -9,7 +9,9 @@ use super::marks::Marks;
 use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{MAX_PIECES, Sink};
-use clearway_wire::tcp::{AccEcn, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions, emit as emit_header};
+use clearway_wire::tcp::{
+    AccEcn, FastOpenCookie, HEADER_LEN, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions, emit as emit_header,
+};
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
 use super::ack;
@@ -18,6 +20,7 @@ use super::conn::Conn;
 use super::context::Pools;
 use super::deadlines::Timer;
 use super::ecn::Leaving;
+use super::fast_open;
 use super::options;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
@@ -67,7 +70,8 @@ pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_,
     let result = if c.marks.has(Marks::RST_DUE) {
         emit_last(c, cx)
     } else if c.marks.has(Marks::SYN_DUE) {
-        emit_syn(c, cx).map(|()| Turn::Done)
+        // A connection that a Fast Open cookie has opened may answer at once.
+        emit_syn(c, cx).map(|()| if c.is_early() && ack::has_unsent(c, cx.pools) { Turn::More } else { Turn::Done })
     } else {
         emit_data(c, cx)
     };
@@ -152,7 +156,8 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
     cx: &mut EmitCx<'_, '_, E, S>,
 ) -> Result<Turn, OutError> {
     let repeats = c.recovery.repeats();
-    if !(c.state.may_transmit() && (repeats || ack::has_unsent(c, cx.pools))) {
+    let early = c.is_early();
+    if !((c.state.may_transmit() || early) && (repeats || ack::has_unsent(c, cx.pools))) {
         return Ok(Turn::Done);
     }
     let path = cx.out.path(&mut c.route, &c.key)?;
@@ -170,13 +175,16 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
     if flight == 0 {
         restart_if_idle(cx.now, c, cx.config);
     }
-    if !LAST && let Some(len) = lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len)) {
+    if !LAST
+        && !early
+        && let Some(len) = lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len))
+    {
         let span = Span::with_len(c.snd.nxt, len);
         debug_assert!(would_send(c, cx.pools, max_piece, span));
         emit_span(c, cx, (span, false), Again::New)?;
         return Ok(Turn::Done);
     }
-    if !LAST && !c.rare.is_none() {
+    if !LAST && !early && !c.rare.is_none() {
         emit_probe(c, cx, path.mtu)?;
     }
     let mut quantum = cx.config.tcp.quantum.max(1);
@@ -185,6 +193,10 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
         let (end, shut) = (view.end, view.shut);
         if c.settings.has_record_ends() {
             view = within_record(c, cx.pools, view);
+        }
+        if early {
+            // The FIN waits until the handshake is complete.
+            view = View { may_transmit: true, shut: false, ..view };
         }
         if LAST {
             view = View { nodelay: true, cork: false, small_unacked: false, force: true, ..view };
@@ -839,6 +851,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
     let asked = if answers || c.rare.is_none() { Flags::NONE } else { c.asks_for_ecn(p, c.recovery.tries) };
     let says = |mark| !answers || c.marks.has(mark);
+    let early = fast_open_option(c, p, config, now);
     let seg = Segment {
         src_port: c.key.local_port,
         dst_port: c.key.remote_port,
@@ -853,10 +866,19 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
             wscale: offer.scale.filter(|_| !answers || c.snd.scales),
             ts: offer.ts.filter(|_| says(Marks::TS)).map(|_| (c.stamp(now), if answers { c.ts_recent } else { 0 })),
             sack_permitted: offer.sack && says(Marks::SACK),
+            fast_open: early.map(|(cookie, _)| cookie),
             ..TcpOptions::NONE
         },
     };
-    put(c, out, &seg, 0)?;
+    let payload = match early {
+        Some((cookie, mss)) if !answers && !cookie.is_request() => {
+            // RFC 7413 4.2.1: no more than the server took in a segment before, and what the link carries, options included.
+            let room = mss.min(c.our_mss).saturating_sub((seg.opts.header_len() - HEADER_LEN) as u16);
+            p.tx.len(&c.tx).min(room.into())
+        }
+        _ => 0,
+    };
+    put_syn(c, p, out, &seg, payload)?;
     c.marks.clear(Marks::SYN_DUE.with(Marks::ACK_NOW));
     c.segs_out = c.segs_out.wrapping_add(1);
     if answers {
@@ -866,19 +888,60 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
         // No number to count it from yet: the length itself.
         c.rcv.edge = Seq(u32::from(seg.wnd));
     }
-    c.snd.nxt = c.iss + 1;
+    c.snd.nxt = c.snd.nxt.max(c.iss + 1 + payload);
     if c.rtt.syn_repeated {
         c.note_rare(p, |t| t.syns_retransmitted += 1);
         out.counters.tcp.retransmitted_segs += 1;
     } else if !c.marks.has(Marks::TIMING) {
         c.marks.set(Marks::TIMING);
         c.times.timed = now;
-        c.timed_seq = c.snd.nxt;
+        c.timed_seq = c.iss + 1;
     }
     if !c.times.send.is_set() {
         c.arm(Timer::Retransmit, now + c.rtt.rto(&config.tcp));
     }
     c.stuck(now);
+    Ok(())
+}
+
+/// What our first SYN, or SYN-ACK, says of Fast Open, and the largest segment that the peer takes. A SYN that is sent again says nothing: the option or the data
+/// may be what was not let through (RFC 7413 4.1.3).
+fn fast_open_option<E: Env>(
+    c: &Conn<E>,
+    p: &mut Pools<E>,
+    config: &Config,
+    now: Instant,
+) -> Option<(FastOpenCookie, u16)> {
+    if c.is_early() {
+        // While there is an old key, cookies may be of that one.
+        let changes = config.tcp.fast_open_keys[1].is_some();
+        return fast_open::fresh_cookie(config, &c.key).filter(|_| changes).map(|cookie| (cookie, 0));
+    }
+    let asks = c.state == State::SynSent && c.recovery.tries == 0 && c.suffered(p).fast_open;
+    if asks { p.fast_open.say(now, c.key.local, c.key.remote) } else { None }
+}
+
+/// Sends a SYN with the first `payload` bytes of what was written.
+fn put_syn<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    out: &mut IpOut<'_, S>,
+    seg: &Segment,
+    payload: u32,
+) -> Result<(), OutError> {
+    if payload == 0 {
+        return put(c, out, seg, 0);
+    }
+    let header_len = seg.opts.header_len();
+    let used = header_len + payload as usize;
+    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, used, c.settings.tos, c.settings.ttl)?;
+    let l4 = room.l4();
+    emit_header(seg, l4);
+    p.tx.peek(&mut c.tx, 0, &mut l4[header_len..used]);
+    let done = room.finish(used, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
+    out.commit(done);
+    out.counters.tcp.segs_out += 1;
+    c.data_segs_out = c.data_segs_out.wrapping_add(1);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use super::clock::stamp;
 use super::marks::Marks;
 use super::records::{SACKS, SCALING, STAMPS, Seeds, SynRcvd, ecn_bits};
 use clearway_base::{Duration, Handle, Instant};
+use clearway_wire::tcp::FastOpenCookie;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::{Conn, Start};
@@ -11,11 +12,12 @@ use super::context::{Arrival, ConnCx, Cx};
 use super::cookie::{self, CookieOptions};
 use super::ecn::{Feedback, Handshake, TOS_BITS};
 use super::established::established;
+use super::fast_open::{self, Judged};
 use super::options::{self, Agreed, Offered};
 use super::seldom::Seldom;
 use super::state::State;
 use super::syn_rcvd::SynAck;
-use super::{Tcp, isn, window};
+use super::{Tcp, isn, open, payload, window};
 use crate::config::EcnMode;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
@@ -27,6 +29,14 @@ const COOKIE_LIFE: Duration = Duration::from_secs(128);
 
 /// What a new ISN stays ahead of the old connection's numbers at least, when a TIME-WAIT pair is used again (RFC 9293 3.6.1).
 pub(super) const REUSE_GAP: u32 = 1 << 17;
+
+/// What becomes of a SYN.
+enum Opening {
+    /// A handshake as ever, whose SYN-ACK may bring a Fast Open cookie.
+    Plain(Option<FastOpenCookie>),
+    /// Its data is taken at once.
+    Early,
+}
 
 impl<E: Env> Tcp<E> {
     /// A segment that belongs to no flow.
@@ -51,17 +61,31 @@ impl<E: Env> Tcp<E> {
             // silence tells a scanner least (RFC 9293 3.10.7.2, third to fifth).
             return Err(Drop::TcpBadFlags);
         }
-        self.on_syn(cx, listener, &arrival, None)
+        self.on_first_syn(cx, listener, arrival, None)
     }
 
-    /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay ahead of.
-    pub(super) fn on_syn(
+    /// A SYN that begins a connection, with data perhaps that a Fast Open cookie lets in.
+    pub(super) fn on_first_syn(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ListenerId,
+        arrival: Arrival<'_, E::Buf>,
+        after: Option<Seq>,
+    ) -> Result<(), Drop> {
+        match self.on_syn(cx, id, &arrival, after)? {
+            Some(index) => self.take_early_data(cx, index, arrival),
+            None => Ok(()),
+        }
+    }
+
+    /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay ahead of. The connection that it has opened at once, if it has.
+    fn on_syn(
         &mut self,
         cx: &mut Cx<'_>,
         id: ListenerId,
         arrival: &Arrival<'_, E::Buf>,
         after: Option<Seq>,
-    ) -> Result<(), Drop> {
+    ) -> Result<Option<u32>, Drop> {
         let (key, seg, now) = (arrival.key, arrival.seg, cx.now);
         let Some(listener) = self.listeners.get(id) else {
             return Err(Drop::TcpPortClosed);
@@ -83,12 +107,21 @@ impl<E: Env> Tcp<E> {
         };
         if full {
             self.answer_with_cookie(cx, id, arrival, agreed);
-            return Ok(());
+            return Ok(None);
         }
         let mut iss = isn::isn(&self.secret, key.local_endpoint(), key.remote_endpoint(), now);
         if let Some(old) = after.filter(|old| iss.le(*old)) {
             iss = old + REUSE_GAP;
         }
+        let limit = listener.fast_open;
+        let opening = match seg.opts.fast_open.filter(|_| limit > 0) {
+            Some(brought) => self.judge_fast_open(cx, (id, limit), (key, seg), &brought),
+            None => Opening::Plain(None),
+        };
+        let cookie = match opening {
+            Opening::Plain(cookie) => cookie,
+            Opening::Early => return self.open_early(cx, id, arrival, (iss, agreed, offered)).map(Some),
+        };
         let bits = |on: bool, bit| if on { bit } else { 0 };
         let syn_rcvd = SynRcvd {
             key: *key,
@@ -107,7 +140,7 @@ impl<E: Env> Tcp<E> {
             ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
         };
-        self.answer_syn_rcvd(cx, &syn_rcvd);
+        self.answer_syn_rcvd(cx, &syn_rcvd, cookie);
         let Some(handle) = self.syn_rcvd.insert(syn_rcvd) else {
             return Err(Drop::TcpBacklogFull);
         };
@@ -119,7 +152,91 @@ impl<E: Env> Tcp<E> {
         if let Some(listener) = self.listeners.get_mut(id) {
             listener.syn_rcvd += 1;
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// What becomes of a SYN with the Fast Open option (RFC 7413 4.2.2).
+    #[cold]
+    fn judge_fast_open(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (id, limit): (ListenerId, u32),
+        (key, seg): (&FlowKey, &Segment),
+        brought: &FastOpenCookie,
+    ) -> Opening {
+        let fresh = || fast_open::fresh_cookie(cx.config, key);
+        if brought.is_request() {
+            let fresh = fresh();
+            cx.counters.tcp.fast_open_cookies_given += 1;
+            return Opening::Plain(fresh);
+        }
+        if fast_open::judge(cx.config, key, brought) == Judged::Wrong || seg.flags.fin() {
+            let fresh = fresh();
+            cx.counters.tcp.fast_open_cookies_refused += 1;
+            return Opening::Plain(fresh);
+        }
+        if !self.pools.fast_open.may_open(id, limit) || !self.room_for_one(cx) || self.flows.is_full() {
+            cx.counters.tcp.fast_open_overflows += 1;
+            return Opening::Plain(None);
+        }
+        Opening::Early
+    }
+
+    /// Makes the connection that a cookie opens: in SYN-RECEIVED, its SYN-ACK due, and to be accepted at once.
+    #[cold]
+    fn open_early(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ListenerId,
+        arrival: &Arrival<'_, E::Buf>,
+        (iss, agreed, offered): (Seq, Agreed, Offered),
+    ) -> Result<u32, Drop> {
+        let (key, seg) = (arrival.key, arrival.seg);
+        let seeds = Seeds {
+            key: *key,
+            hash: arrival.found.hash,
+            listener: id,
+            irs: seg.seq,
+            iss,
+            // Such handshakes do without ECN.
+            agreed: Agreed { ecn: Handshake::default(), ..agreed },
+            ts_recent: offered.ts.map_or(0, |(val, _)| val),
+            round_trip: None,
+            ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
+            tries: 0,
+            syn_rcvd: None,
+        };
+        // The window of a SYN is never scaled (RFC 7323 2.2): it is set again below.
+        let first = Segment { wnd: seg.wnd >> agreed.snd_scale, ack: iss + 1, ..*seg };
+        let index = self.make_open(cx, &seeds, &first)?;
+        self.pools.fast_open.opened(*key, id);
+        cx.counters.tcp.fast_open_passive += 1;
+        if let Some(c) = self.open.by_index_mut(index) {
+            c.state = State::SynReceived;
+            c.segs_out = 0;
+            c.set_window(u32::from(seg.wnd), seg.seq, iss + 1);
+            c.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
+        }
+        Ok(index)
+    }
+
+    /// The data that came with the SYN.
+    #[cold]
+    fn take_early_data(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+        let Tcp { open, pools, .. } = self;
+        let Some(c) = open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
+        let after = Segment { seq: arrival.seg.seq + 1, flags: Flags::ACK, ..*arrival.seg };
+        let len = arrival.len();
+        let taken = match len {
+            0 => Ok(()),
+            _ => {
+                payload::count(cx.now, c, arrival.meta.segment_size, len);
+                open::step_7_and_8(c, &mut ConnCx { pools, stack: cx }, Arrival { seg: &after, ..arrival })
+            }
+        };
+        self.note_borrower(index);
+        self.settle(cx.config, cx.counters, index);
+        taken
     }
 
     /// There is no room to remember the SYN: the SYN-ACK carries all that must be known (RFC 4987 3.6).
@@ -151,7 +268,8 @@ impl<E: Env> Tcp<E> {
         let max_segment = listener.options.max_segment;
         let link_mss = cx.link_mss(key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
-        let syn_ack = SynAck { key, iss, irs: seg.seq, window: self.first_window, our_mss, stamps, repeated: 0 };
+        let window = self.first_window;
+        let syn_ack = SynAck { key, iss, irs: seg.seq, window, our_mss, stamps, repeated: 0, cookie: None };
         let (tos, ttl) = (listener.options.tos & !TOS_BITS, listener.options.ttl);
         self.cookies_until = now + COOKIE_LIFE;
         cx.counters.tcp.syn_cookies_sent += 1;

@@ -73,6 +73,8 @@ pub(crate) struct RareStats {
     pub probe: Option<Probe>,
     /// What is agreed on and counted of ECN, or asked for by our SYN.
     pub ecn: Option<EcnState>,
+    /// Our SYN has the Fast Open option. It is not exported: a SYN that leaves after an import has none.
+    pub fast_open: bool,
 }
 
 /// Where records end, which share no segment with what follows them (MSG_EOR): a connection by its place among the [`RareStats`], and the number behind the record. Hardly
@@ -145,6 +147,7 @@ impl RareStats {
         reordering: ReoWindow::NEW,
         probe: None,
         ecn: None,
+        fast_open: false,
     };
 }
 

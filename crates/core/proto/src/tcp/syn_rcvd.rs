@@ -3,7 +3,7 @@
 
 use super::clock::stamp;
 use super::records::{ACKED, STAMPS, Seeds, SynRcvd};
-use clearway_wire::tcp::TcpOptions;
+use clearway_wire::tcp::{FastOpenCookie, TcpOptions};
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::Tcp;
@@ -30,6 +30,8 @@ pub(crate) struct SynAck<'a> {
     pub stamps: Option<(u32, u32)>,
     /// How often it was sent before.
     pub repeated: u8,
+    /// A Fast Open cookie for the peer.
+    pub cookie: Option<FastOpenCookie>,
 }
 
 impl SynAck<'_> {
@@ -49,7 +51,9 @@ impl SynAck<'_> {
                 wscale: agreed.scaling.then_some(agreed.rcv_scale),
                 ts: self.stamps,
                 sack_permitted: agreed.sack,
-                acc_ecn: agreed.ecn.syn_ack_option(self.repeated),
+                // There is no room for both; the counters come with later segments too.
+                acc_ecn: agreed.ecn.syn_ack_option(self.repeated).filter(|_| self.cookie.is_none()),
+                fast_open: self.cookie,
                 ..TcpOptions::NONE
             },
         }
@@ -58,7 +62,7 @@ impl SynAck<'_> {
 
 impl<E: Env> Tcp<E> {
     /// Plans the SYN-ACK of a half-open record.
-    pub(super) fn answer_syn_rcvd(&self, cx: &mut Cx<'_>, syn_rcvd: &SynRcvd) {
+    pub(super) fn answer_syn_rcvd(&self, cx: &mut Cx<'_>, syn_rcvd: &SynRcvd, cookie: Option<FastOpenCookie>) {
         let Some(listener) = self.listeners.get(syn_rcvd.listener) else {
             return;
         };
@@ -69,7 +73,7 @@ impl<E: Env> Tcp<E> {
         let stamps = agreed.ts.then(|| (stamp(cx.now, syn_rcvd.ts_offset), syn_rcvd.ts_recent));
         let SynRcvd { key, iss, irs, tries, .. } = syn_rcvd;
         let syn_ack =
-            SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps, repeated: *tries };
+            SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps, repeated: *tries, cookie };
         cx.reply(key, syn_ack.segment(&agreed), (listener.options.tos & !TOS_BITS, listener.options.ttl));
     }
 
@@ -112,7 +116,7 @@ impl<E: Env> Tcp<E> {
         if control == Flags::SYN && seg.seq == syn_rcvd.irs {
             // The same SYN again: our answer was lost.
             cx.counters.tcp.syn_acks_repeated += 1;
-            self.answer_syn_rcvd(cx, syn_rcvd);
+            self.answer_syn_rcvd(cx, syn_rcvd, None);
             return Ok(());
         }
         let stamps = syn_rcvd.agreed & STAMPS != 0;
@@ -227,7 +231,7 @@ impl<E: Env> Tcp<E> {
         }
         cx.counters.tcp.syn_acks_repeated += 1;
         if let Some(syn_rcvd) = self.syn_rcvd.by_index(index) {
-            self.answer_syn_rcvd(cx, syn_rcvd);
+            self.answer_syn_rcvd(cx, syn_rcvd, None);
         }
     }
 }

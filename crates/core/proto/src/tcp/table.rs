@@ -26,6 +26,7 @@ use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::ecn::Leaving;
+use super::fast_open::FastOpen;
 use super::isn::Secret;
 use super::rare_stats::RecordEnds;
 use super::sizes::Sizes;
@@ -148,6 +149,7 @@ impl<E: Env> Tcp<E> {
                 rare_stats: Slab::new(limits.connections.min(MAX_INDEX)),
                 sizes: Sizes::new(&config.tcp),
                 record_ends: RecordEnds::new(),
+                fast_open: FastOpen::new(),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
                 clock_step: config.tcp.clock_step,
@@ -490,6 +492,7 @@ impl<E: Env> Tcp<E> {
                 self.pools.record_ends.forget(rare);
             }
             conn.rare.give_back(&mut self.pools.rare_stats);
+            self.pools.fast_open.done(&conn.key);
         }
         // Of the whole record only the queues are moved.
         if let Some(conn) = self.open.remove(handle) {

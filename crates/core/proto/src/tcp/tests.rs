@@ -18,6 +18,7 @@ mod attack;
 mod black_hole;
 mod close;
 mod ecn;
+mod fast_open;
 mod full;
 mod goodput;
 mod handshake;

@@ -99,7 +99,7 @@ impl<E: Env> Tcp<E> {
                 let after = wait.snd_nxt;
                 self.forget_wait(index);
                 cx.counters.tcp.time_wait_reused += 1;
-                return self.on_syn(cx, listener, &arrival, Some(after));
+                return self.on_first_syn(cx, listener, arrival, Some(after));
             }
         }
         let seq_len = seg.seq_len(len as usize);

@@ -107,7 +107,8 @@ fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, why: Failure) {
 
 /// No answer to our SYN, or to our SYN and ACK in a simultaneous open (RFC 9293 3.8.3).
 fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
-    if c.recovery.tries >= c.syn_retries(cx.pools, &cx.config.tcp) {
+    let most = if c.is_early() { cx.config.tcp.syn_ack_retries } else { c.syn_retries(cx.pools, &cx.config.tcp) };
+    if c.recovery.tries >= most {
         give_up(c, cx, Failure::TimedOut);
         return;
     }

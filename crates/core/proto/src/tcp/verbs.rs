@@ -75,6 +75,7 @@ impl<E: Env> Tcp<E> {
             both: addr == Addr::ANY_V6 && !spec.v6_only,
             backlog: spec.backlog.max(1),
             defer: 0,
+            fast_open: 0,
             token: spec.token,
             options: spec.options,
             syn_rcvd: 0,
@@ -370,6 +371,14 @@ impl<E: Env> Tcp<E> {
             c.settings.say_more();
         }
         Ok(())
+    }
+
+    /// The SYN of a connection that was begun just now has the Fast Open option.
+    pub(crate) fn asks_fast_open(&mut self, id: ConnId) {
+        let Tcp { open, pools, .. } = self;
+        if let Some(c) = open.by_index_mut(id.index()) {
+            c.note_rare(pools, |t| t.fast_open = true);
+        }
     }
 
     /// Whether the end of one more record can be kept. If not, the owner is told when to try again.
@@ -743,7 +752,8 @@ impl<E: Env> Conn<E> {
             return 0;
         }
         let fin = u32::from(self.marks.has(Marks::FIN_SENT));
-        let sent = if matches!(self.state, State::SynSent | State::SynReceived) { 0 } else { self.outstanding() };
+        // In a handshake the SYN is out, unless Fast Open has opened the connection already.
+        let sent = if self.snd.una == self.iss && !self.state.is_synchronized() { 0 } else { self.outstanding() };
         self.written(tx).saturating_sub(sent.saturating_sub(fin))
     }
 }

@@ -1,5 +1,5 @@
 //! TCP options: maximum segment size (RFC 9293 3.2), window scale and timestamps (RFC 7323 2, 3), selective acknowledgment (RFC 2018),
-//! counters of ECN (RFC 9768 3.2.3).
+//! counters of ECN (RFC 9768 3.2.3), Fast Open (RFC 7413 2.1.1).
 //!
 //! Hostile lists. RFC 9293 3.1 asks that an illegal option length be expected (MUST-7) and only suggests a reset. Reading stops at the first
 //! option whose length is 0 or 1 or runs past the header: what stood before it counts, the rest is ignored, and
@@ -20,6 +20,7 @@ const WSCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TS: u8 = 8;
+const FAST_OPEN: u8 = 34;
 /// The AccECN options (RFC 9768 3.2.3): the counter of ECT(0) first, or that of ECT(1).
 const ACC_ECN_0: u8 = 172;
 const ACC_ECN_1: u8 = 174;
@@ -164,6 +165,49 @@ const fn low(counter: u32) -> [u8; COUNTER_LEN] {
     [a, b, c]
 }
 
+/// A Fast Open option (RFC 7413 2.1.1): a cookie of 4 to 16 bytes, or none, which asks for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FastOpenCookie {
+    // Bytes beyond `len` are always zero, so that derived equality is right.
+    bytes: [u8; FastOpenCookie::MAX_LEN],
+    len: u8,
+}
+
+impl FastOpenCookie {
+    /// Bytes of a cookie, at most.
+    pub const MAX_LEN: usize = 16;
+    const MIN_LEN: usize = 4;
+
+    /// An empty one asks for a cookie.
+    pub const REQUEST: FastOpenCookie = FastOpenCookie { bytes: [0; FastOpenCookie::MAX_LEN], len: 0 };
+
+    /// The cookie with these bytes; None when there cannot be one of that length: 4 to 16 bytes and an even number, or no byte at all.
+    pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
+        let len = cookie.len();
+        if len != 0 && (!(Self::MIN_LEN..=Self::MAX_LEN).contains(&len) || len % 2 != 0) {
+            return None;
+        }
+        let mut bytes = [0; Self::MAX_LEN];
+        bytes.get_mut(..len)?.copy_from_slice(cookie);
+        Some(FastOpenCookie { bytes, len: len as u8 })
+    }
+
+    /// The cookie.
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// It only asks for one.
+    pub const fn is_request(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the option and the padding before it.
+    const fn padded_len(&self) -> usize {
+        (2 + self.len as usize).next_multiple_of(4)
+    }
+}
+
 /// The options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
@@ -181,6 +225,8 @@ pub struct TcpOptions {
     pub sack: SackBlocks,
     /// Counters of ECN.
     pub acc_ecn: Option<AccEcn>,
+    /// A Fast Open cookie, or that one is asked for.
+    pub fast_open: Option<FastOpenCookie>,
 }
 
 impl TcpOptions {
@@ -193,6 +239,7 @@ impl TcpOptions {
         broken: false,
         sack: SackBlocks::NONE,
         acc_ecn: None,
+        fast_open: None,
     };
 
     /// Nothing but, perhaps, timestamps.
@@ -203,6 +250,7 @@ impl TcpOptions {
             && !self.sack_permitted
             && self.sack.is_empty()
             && self.acc_ecn.is_none()
+            && self.fast_open.is_none()
     }
 
     /// Reads an option list, 0–40 bytes.
@@ -243,6 +291,7 @@ impl TcpOptions {
                     seen_sack = true;
                 }
                 RawOption::AccEcn(counters) => opts.acc_ecn = opts.acc_ecn.or(Some(counters)),
+                RawOption::FastOpen(cookie) => opts.fast_open = opts.fast_open.or(Some(cookie)),
                 RawOption::Broken => opts.broken = true,
                 RawOption::End | RawOption::Nop | RawOption::Other { .. } => {}
             }
@@ -265,7 +314,8 @@ impl TcpOptions {
         let ts = if self.ts.is_some() { 12 } else { 0 };
         let sack_permitted = if self.sack_permitted && self.ts.is_none() { 4 } else { 0 };
         let acc_ecn = self.acc_ecn.map_or(0, |a| AccEcn::padded_len(a.count()));
-        mss + wscale + ts + sack_permitted + acc_ecn
+        let fast_open = self.fast_open.map_or(0, |cookie| cookie.padded_len());
+        mss + wscale + ts + sack_permitted + acc_ecn + fast_open
     }
 
     /// Bytes of the header that [`super::emit`] writes with these options: 20–60, a multiple of 4. SACK blocks that do not fit are left out, the last first:
@@ -288,6 +338,7 @@ impl TcpOptions {
                 sack_permitted: true,
                 sack,
                 acc_ecn: None,
+                fast_open: None,
                 ..
             } if sack.is_empty() => Self::emit_usual_syn(mss, ts, shift, out),
             _ => self.emit_any(out),
@@ -334,6 +385,14 @@ impl TcpOptions {
                 put(&[byte]);
             }
         }
+        if let Some(cookie) = self.fast_open {
+            let len = 2 + cookie.as_slice().len();
+            for _ in len..cookie.padded_len() {
+                put(&[NOP]);
+            }
+            put(&[FAST_OPEN, len as u8]);
+            put(cookie.as_slice());
+        }
         let blocks = self.sack_fits(self.len_without_sack());
         if blocks > 0 {
             put(&[NOP, NOP, SACK, (2 + SACK_BLOCK_LEN * blocks) as u8]);
@@ -365,6 +424,8 @@ pub enum RawOption<'a> {
     Ts(u32, u32),
     /// Counters of ECN.
     AccEcn(AccEcn),
+    /// A Fast Open cookie, or that one is asked for.
+    FastOpen(FastOpenCookie),
     /// Any other option, or one of these with a wrong length.
     Other {
         /// The kind field.
@@ -416,6 +477,7 @@ fn known(kind: u8, data: &[u8]) -> Option<RawOption<'static>> {
         WSCALE => <[u8; 1]>::try_from(data).ok().map(|[shift]| RawOption::Wscale(shift)),
         SACK_PERMITTED => data.is_empty().then_some(RawOption::SackPermitted),
         TS => <[u8; 8]>::try_from(data).ok().map(|d| RawOption::Ts(u32_at(&d, 0), u32_at(&d, 4))),
+        FAST_OPEN => FastOpenCookie::new(data).map(RawOption::FastOpen),
         ACC_ECN_0 | ACC_ECN_1 => AccEcn::parse(kind, data).map(RawOption::AccEcn),
         SACK => {
             let whole = !data.is_empty() && data.len() % SACK_BLOCK_LEN == 0;

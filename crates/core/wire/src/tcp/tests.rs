@@ -178,6 +178,23 @@ fn the_bit_beside_the_data_offset_is_ae() {
 
 /// RFC 9768 3.2.3: two orders, and none to three counters of 24 bits.
 #[test]
+fn a_fast_open_cookie_is_written_and_read_and_one_of_a_wrong_length_is_none() {
+    for cookie in [&[][..], &[1; 4], &[2; 8], &[3; 16]] {
+        let sent = FastOpenCookie::new(cookie).unwrap();
+        let opts = TcpOptions { mss: Some(1000), fast_open: Some(sent), ..TcpOptions::NONE };
+        let bytes = bytes_of(&Segment { opts, ..SEGMENT });
+        assert_eq!(bytes.len(), HEADER_LEN + 4 + (2 + cookie.len()).next_multiple_of(4));
+        let read = parse(&bytes).unwrap().opts;
+        assert_eq!((read.fast_open, read.mss), (Some(sent), Some(1000)));
+        assert_eq!((sent.as_slice(), sent.is_request()), (cookie, cookie.is_empty()));
+    }
+    for len in [1, 2, 3, 5, 15, 17, 18] {
+        assert_eq!(FastOpenCookie::new(&[0; 18][..len]), None, "{len}");
+    }
+    assert_eq!(options(&[34, 5, 1, 2, 3]).fast_open, None);
+}
+
+#[test]
 fn counters_of_ecn_are_written_and_read_in_both_orders() {
     for (ect1_first, kind, order) in [(false, 172, [11, 12, 13]), (true, 174, [13, 12, 11])] {
         for count in 0..=3 {

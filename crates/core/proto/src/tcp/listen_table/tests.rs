@@ -11,6 +11,7 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
         both,
         backlog: 1,
         defer: 0,
+        fast_open: 0,
         token: 0,
         options: ConnOptions::default(),
         syn_rcvd: 0,
