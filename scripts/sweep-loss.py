@@ -10,6 +10,7 @@ neighbours, that of a cell the median of its rounds. All of it happens in networ
   --rounds N         rounds of each cell (default 5)
   --seconds N        length of a slice (default 4)
   --json FILE        the figures as JSON, `-` for standard output in place of the table
+  --markdown FILE    the table as it stands in docs/sweep-loss.md
   --svg DIR          heat maps, loss-light.svg and loss-dark.svg
   CLEARWAY           the program to measure (default target/release/clearway)
 """
@@ -236,6 +237,14 @@ def table(results):
               f"{shown(r['in_vain'], '12.1f'):>12} {shown(r['kernel_in_vain'], '7.1f'):>7}")
 
 
+def markdown(results, name):
+    columns = [("sends", ".1f"), ("receives", ".1f"), ("kernel", ".1f"), ("sends_ratio", ".2f"), ("receives_ratio", ".2f"),
+               ("in_vain", ".1f"), ("kernel_in_vain", ".1f")]
+    with open(name, "w") as file:
+        for r in results:
+            file.write(f"| {r['cell']} | {' | '.join(shown(r[key], form) for key, form in columns)} |\n")
+
+
 def color(ratio, dark):
     """Red below one, green above, on a scale of factors; grey where nothing was measured."""
     if ratio is None:
@@ -293,6 +302,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--json")
+    parser.add_argument("--markdown")
     parser.add_argument("--svg")
     args = parser.parse_args()
     if os.geteuid() != 0:
@@ -319,6 +329,8 @@ def main():
         else:
             with open(args.json, "w") as file:
                 file.write(text + "\n")
+    if args.markdown:
+        markdown(results, args.markdown)
     if args.svg:
         svg(results, args.svg)
 
