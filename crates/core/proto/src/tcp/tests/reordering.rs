@@ -114,3 +114,38 @@ fn a_recovery_in_which_nothing_was_sent_again_is_taken_back() {
     assert_eq!((b.info().ssthresh, b.info().total_retransmits), (u32::MAX, 0));
     assert_eq!(b.counters().losses_undone, 1);
 }
+
+#[test]
+fn a_duplicate_widens_the_window_also_when_timestamps_took_the_recovery_back_before() {
+    let mut b = Bench::new(config());
+    b.listen(8);
+    b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ts: Some((5, 0)), ..TcpOptions::NONE }, 60_000);
+    let id = b.id();
+    let quarters = |b: &Bench| {
+        let tcp = &b.net.stack.tcp;
+        tcp.open.by_index(id.index()).unwrap().suffered(&tcp.pools).reordering.quarters
+    };
+    let sack = |b: &Bench, ack: u32, block: (u32, u32)| {
+        let mut seg = b.segment(ACK, 1, ack, 60_000);
+        seg.opts.sack.push(b.iss + block.0, b.iss + block.1);
+        seg
+    };
+    b.send(&pattern(7904));
+    b.out();
+    let first = b.stamps;
+    b.net.now += ms(20);
+    for end in [2965, 3953, 4941] {
+        let seg = sack(&b, 1, (1977, end));
+        b.put(seg, &[]);
+    }
+    let again = b.one();
+    assert_eq!((b.rel_seq(&again), b.info().phase), (1, Phase::Recovery));
+    // What was missing comes: its ACK echoes the first copy.
+    b.stamps = first;
+    b.inject(ACK, 1, 4941, 60_000, &[]);
+    assert_eq!((b.counters().losses_undone, quarters(&b)), (1, 1));
+    // And so does the copy.
+    let seg = sack(&b, 4941, (1, 989));
+    b.put(seg, &[]);
+    assert_eq!(quarters(&b), 2);
+}
