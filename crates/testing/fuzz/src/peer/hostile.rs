@@ -348,5 +348,10 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         discover_v6: (bits & 4 != 0).then(|| input.byte()),
         dont_fragment_v6: bits & 8 != 0,
         receive_errors: bits & 16 != 0,
+        syn_count: if bits & 64 != 0 { input.byte() } else { 0 },
+        fin_wait_2: (bits & 64 != 0).then(|| input.byte()),
+        window_clamp: if bits & 128 != 0 { input.word() >> (input.byte() % 32) } else { 0 },
+        linear_timeouts: bits & 32 != 0,
+        notsent_lowat: if bits & 128 != 0 { input.word() >> (input.byte() % 32) } else { 0 },
     }
 }
