@@ -211,37 +211,39 @@ pub const CHECKSUM_AT: usize = 16;
 ///
 /// A broken option list does not make the segment malformed: what stood before the break counts, and
 /// [`TcpOptions::broken`] says that there was one.
-#[inline(always)]
+#[inline]
 pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
+    let mut segment = Segment::default();
+    read(bytes, &mut segment)?;
+    Ok(segment)
+}
+
+/// As [`parse`], into a segment that is empty still: nothing is moved that way.
+#[inline(always)]
+pub fn read(bytes: &[u8], segment: &mut Segment) -> Result<(), Malformed> {
     let Some(h) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(Malformed::TcpTooShort);
     };
     let header_len = (h[12] >> 4) * 4;
-    // Built once on each way out, so that the quick ways write their result in place.
-    let with = |opts| Segment {
-        src_port: u16_at(h, 0),
-        dst_port: u16_at(h, 2),
-        seq: Seq(u32_at(h, 4)),
-        ack: Seq(u32_at(h, 8)),
-        flags: Flags(u16_at(h, 12) & ALL_FLAGS),
-        header_len,
-        wnd: u16_at(h, 14),
-        urg: u16_at(h, 18),
-        opts,
-    };
+    segment.src_port = u16_at(h, 0);
+    segment.dst_port = u16_at(h, 2);
+    segment.seq = Seq(u32_at(h, 4));
+    segment.ack = Seq(u32_at(h, 8));
+    segment.flags = Flags(u16_at(h, 12) & ALL_FLAGS);
+    segment.header_len = header_len;
+    segment.wnd = u16_at(h, 14);
+    segment.urg = u16_at(h, 18);
     if usize::from(header_len) == HEADER_LEN {
-        return Ok(with(TcpOptions::NONE));
+        return Ok(());
     }
     let Some(options) = bytes.get(HEADER_LEN..usize::from(header_len)) else {
         return Err(Malformed::TcpBadOffset);
     };
     match <&[u8; TS_HEADER_LEN - HEADER_LEN]>::try_from(options) {
-        Ok(o) if o[..4] == NOP_NOP_TS => {
-            let ts = Some((u32_at(o, 4), u32_at(o, 8)));
-            Ok(with(TcpOptions { ts, ..TcpOptions::NONE }))
-        }
-        _ => Ok(with(TcpOptions::parse(options))),
+        Ok(o) if o[..4] == NOP_NOP_TS => segment.opts.ts = Some((u32_at(o, 4), u32_at(o, 8))),
+        _ => segment.opts = TcpOptions::parse(options),
     }
+    Ok(())
 }
 
 /// What [`plain_with_stamps`] and [`plain_without_options`] read of a header.

@@ -77,7 +77,7 @@ impl<E: Env> Stack<E> {
     /// What connections begin with that come to a listener from now on.
     pub fn set_listener_options(&mut self, listener: ListenerId, options: ConnOptions) {
         if let Some(listener) = self.tcp.listeners.get_mut(listener) {
-            listener.options = options;
+            listener.set_options(options);
         }
     }
 

@@ -9,7 +9,7 @@ mod slow;
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Burst, RxMeta};
 use clearway_wire::tcp::Plain;
-use clearway_wire::{Addr, Ecn, ipv4, ipv6, tcp};
+use clearway_wire::{Addr, Ecn, Segment, ipv4, ipv6, tcp};
 
 use super::Stack;
 use super::classify::{Class, Known, NO_IFACE, NO_V4, SNAP, Scratch, classify};
@@ -225,7 +225,8 @@ impl<E: Env> Stack<E> {
             Class::TcpV4 => look.v4.key(),
         };
         let start = look.start as usize;
-        let seg = tcp::parse(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]))?;
+        let mut seg = Segment::default();
+        tcp::read(buf.bytes().get(start..start + look.len as usize).unwrap_or(&[]), &mut seg)?;
         let found = Found { hash: look.hash, at: look.flow };
         if misdelivered.has_room() && ip.interface(meta.iface).is_some_and(|i| !i.is_loopback()) {
             if let Some(owner) = tcp_side.owner_elsewhere(&key, found, &seg) {
@@ -240,11 +241,13 @@ impl<E: Env> Stack<E> {
     }
 }
 
-/// The ECN bits of the IP header that ends at `end` in a frame: one of IPv4 without options, or the fixed one of IPv6.
+/// The ECN bits of the IP header that ends at `end` in a frame: one of IPv4 without options, or the fixed one of IPv6. They stand in its second byte.
+#[inline(always)]
 fn mark(frame: &[u8], end: usize, class: Class) -> Ecn {
-    let (back, shift) = if matches!(class, Class::TcpV4) { (ipv4::HEADER_LEN, 0) } else { (ipv6::HEADER_LEN, 4) };
-    let byte = end.checked_sub(back).and_then(|ip| frame.get(ip + 1)).copied().unwrap_or(0);
-    Ecn::of(byte >> shift)
+    if matches!(class, Class::TcpV4) {
+        return Ecn::of(frame.get(end.wrapping_sub(ipv4::HEADER_LEN - 1)).copied().unwrap_or(0));
+    }
+    Ecn::of(frame.get(end.wrapping_sub(ipv6::HEADER_LEN - 1)).copied().unwrap_or(0) >> 4)
 }
 
 #[cfg(test)]

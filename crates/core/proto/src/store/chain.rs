@@ -68,7 +68,7 @@ pub struct ChainRx<B> {
     places: u32,
     own: Own,
     pots: Option<Pots>,
-    /// What is taken for the limit in promises: less than that while places or buffers are few.
+    /// How many bytes an empty queue promises to take: half of the limit, because buffers are seldom full, and less than that while places or buffers are few.
     window: u32,
 }
 
@@ -122,7 +122,7 @@ impl<B: Buf> ChainRx<B> {
             places: nodes,
             own,
             pots,
-            window: limit,
+            window: limit / 2,
         }
     }
 
@@ -158,7 +158,7 @@ impl<B: Buf> ChainRx<B> {
         }
         let (lending, free, unit) = self.pot(footprint);
         if lending.is_short(free) || self.available <= self.low {
-            self.window = self.window.min(self.promise());
+            self.window = self.window.min(self.promise() / 2);
         }
         lending.room(free, (u64::from(queue.footprint)).div_ceil(unit)) == 0
     }
@@ -359,8 +359,7 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
     /// Half of the free memory, because buffers are seldom full, and what came early, because it lies in the window too.
     #[inline]
     fn room(&self, queue: &ChainQueue, most: u32) -> u32 {
-        // Half of the memory is taken to be bytes.
-        (self.window / 2).min(most).saturating_sub(queue.footprint / 2) + queue.early
+        self.window.min(most).saturating_sub(queue.footprint / 2) + queue.early
     }
 
     fn largest_room(&self) -> u32 {
@@ -410,11 +409,11 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
     }
 
     fn is_scarce(&self) -> bool {
-        self.window < self.limit
+        self.window < self.limit / 2
     }
 
     fn relax(&mut self) {
-        self.window = if self.is_short() || self.available <= self.low { self.promise() } else { self.limit };
+        self.window = if self.is_short() || self.available <= self.low { self.promise() / 2 } else { self.limit / 2 };
     }
 
     fn borrowed(&self, queue: &ChainQueue) -> u64 {

@@ -44,7 +44,7 @@ pub(crate) fn digest<E: Env, const LOSSLESS: bool>(c: &mut Conn<E>, cx: &mut Con
     let sets_window = moves || (is_una && c.snd.is_newer(seg.seq, seg.ack));
     if LOSSLESS {
         if moves {
-            digest_progress(c, cx, seg.ack);
+            digest_progress::<E, false>(c, cx, seg.ack);
         }
     } else if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && sack.is_empty()) {
         // Else data flows towards us and nothing of ours is on its way: only the window can be news.
@@ -140,14 +140,14 @@ fn digest_sack<E: Env>(
 #[inline(always)]
 fn digest_news<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
     if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.sack.is_none() && c.recovery.is_lossless() {
-        return digest_progress(c, cx, said.seg.ack);
+        return digest_progress::<E, true>(c, cx, said.seg.ack);
     }
     digest_signs(c, cx, said);
 }
 
-/// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what [`digest_signs`] comes down to then.
+/// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what [`digest_signs`] comes down to then. `ECN`: it may be in use.
 #[inline(always)]
-fn digest_progress<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq) {
+fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq) {
     let before = c.outstanding();
     let acked = una.since(c.snd.una);
     let cwnd_limited = c.cc.is_limited();
@@ -157,7 +157,9 @@ fn digest_progress<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq
         c.rtt.on_sample(sample, before, c.mss);
     }
     if cwnd_limited {
-        grow(c, cx, (acked, before), sample);
+        if !(ECN && c.ecn_holds_back(cx.pools, una)) {
+            grow(c, cx.now, (acked, before), sample);
+        }
     } else {
         c.cc.pause();
     }
@@ -173,17 +175,9 @@ fn digest_progress<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq
 /// The congestion window was in use, and `acked` of the `before` bytes in flight have arrived.
 #[cold]
 #[inline(never)]
-fn grow<E: Env>(
-    c: &mut Conn<E>,
-    cx: &mut ConnCx<'_, '_, E>,
-    (acked, before): (u32, u32),
-    rtt_sample: Option<Duration>,
-) {
-    if c.ecn_holds_back(cx.pools, c.snd.una) {
-        return;
-    }
+fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_sample: Option<Duration>) {
     let info = AckInfo {
-        now: cx.now,
+        now,
         acked,
         dup: false,
         rtt_sample,
@@ -450,7 +444,7 @@ fn round_trip<E: Env>(
     if c.marks.has(Marks::TIMING) {
         return timed_round_trip(now, c, (seg.ack + held, seg.ack), cwnd_limited);
     }
-    if c.recovery.phase() == Phase::Open { None } else { echo_age(now, c, seg) }
+    if c.recovery.phase() == Phase::Open { None } else { echo_age(now, c, seg.ts.map(|(_, echo)| echo)) }
 }
 
 /// The round trip of the segment that is being timed, if `ack` ends it. All up to `arrived` has arrived.
@@ -471,9 +465,9 @@ fn timed_round_trip<E: Env>(
     Some(time)
 }
 
-/// How long ago the timestamp left that `seg` echoes.
-pub(crate) fn echo_age<E: Env>(now: Instant, c: &Conn<E>, seg: &Plain) -> Option<Duration> {
-    let (_, echo) = seg.ts.filter(|_| c.marks.has(Marks::TS))?;
+/// How long ago the timestamp left of which a segment brings back this `echo`.
+pub(crate) fn echo_age<E: Env>(now: Instant, c: &Conn<E>, echo: Option<u32>) -> Option<Duration> {
+    let echo = echo.filter(|_| c.marks.has(Marks::TS))?;
     let ms = c.stamp(now).wrapping_sub(echo);
     (ms <= LONGEST_ECHO_MS).then(|| Duration::from_millis(u64::from(ms.max(1))))
 }

@@ -59,7 +59,7 @@ pub(crate) fn on_segment<E: Env>(
         }
         if c.rtt.syn_repeated {
             // Which of the SYNs was answered, only the echo can tell (RFC 7323 4.1).
-            if let Some(sample) = ack::echo_age(cx.now, c, &seg.plain()) {
+            if let Some(sample) = ack::echo_age(cx.now, c, seg.opts.ts.map(|(_, echo)| echo)) {
                 c.rtt.on_sample(sample, 1, c.mss);
             }
         }

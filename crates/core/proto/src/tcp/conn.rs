@@ -17,10 +17,10 @@ use super::reasm::Reasm;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::sack::Scoreboard;
+use super::seldom::Seldom;
 use super::settings::Settings;
 use super::snd::{Snd, SndAhead};
 use super::state::{Cause, State, after};
-use crate::config::ConnOptions;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::export::Fields;
@@ -148,7 +148,8 @@ pub(crate) type Queues<E> = (<<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue
 pub(crate) struct Start {
     pub key: FlowKey,
     pub token: u64,
-    pub options: ConnOptions,
+    pub settings: Settings,
+    pub seldom: Seldom,
     pub iss: Seq,
     /// As [`Conn::ts_offset`].
     pub ts_offset: u32,
@@ -165,7 +166,7 @@ impl<E: Env> Conn<E> {
     /// A connection whose SYN is not out yet. It is in SYN-SENT; what the peer says is filled in when it says so.
     #[inline(always)]
     pub(crate) fn fresh(now: Instant, start: &Start, (rx, tx): Queues<E>, our_mss: u16) -> Conn<E> {
-        let Start { key, token, options, iss, ts_offset } = *start;
+        let Start { key, token, settings, seldom: _, iss, ts_offset } = *start;
         Conn {
             key,
             state: State::SynSent,
@@ -186,7 +187,7 @@ impl<E: Env> Conn<E> {
             data_segs_in: 0,
             data_heard: Ms::of(now),
             route: RouteCache::default(),
-            cc: Cc::new(options.congestion, MIN_MSS, 1),
+            cc: Cc::new(settings.congestion(), MIN_MSS, 1),
             rtt: Rtt::new(),
             recovery: Recovery::new(iss),
             times: Times {
@@ -214,7 +215,7 @@ impl<E: Env> Conn<E> {
             sent: Held::NONE,
             rare: Held::NONE,
             token,
-            settings: options.into(),
+            settings,
             failure: None,
             soft_error: None,
             recent_at: 0,

@@ -40,6 +40,8 @@ pub(crate) struct Pools<E: Env> {
     pub sizes: Sizes,
     pub record_ends: RecordEnds,
     pub fast_open: FastOpen,
+    /// TSecr of the segment with payload that is being taken: what seldom asks for it ([`super::right_size`]) need not be handed it on the fast path.
+    pub ts_echo: u32,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,
@@ -48,6 +50,16 @@ pub(crate) struct Pools<E: Env> {
     /// Tests compare what the instances of the path in and out do.
     #[cfg(test)]
     pub instances: Instances,
+}
+
+impl<E: Env> Pools<E> {
+    /// A segment with these timestamps is being taken.
+    #[inline(always)]
+    pub(crate) fn remember_echo(&mut self, ts: Option<(u32, u32)>) {
+        if let Some((_, echo)) = ts {
+            self.ts_echo = echo;
+        }
+    }
 }
 
 /// Which instances take what arrives and what is written.

@@ -20,6 +20,7 @@ use super::reasm::Reasm;
 use super::records::{ANSWERS, SynRcvd, TimeWait};
 use super::recovery::Recovery;
 use super::sack::Scoreboard;
+use super::seldom::Seldom;
 use super::span::Span;
 use super::state::State;
 use super::window::MAX_SCALE;
@@ -436,6 +437,8 @@ impl<E: Env> Tcp<E> {
             fast_open: 0,
             token: 0,
             options: ConnOptions::default(),
+            settings: ConnOptions::default().into(),
+            seldom: Seldom::NONE,
             syn_rcvd: 0,
             given: 0,
             queue: List::new(),
@@ -445,6 +448,7 @@ impl<E: Env> Tcp<E> {
         r.u64(1, &mut bits);
         listener_fields(&mut listener, r);
         r.check()?;
+        listener.set_options(listener.options);
         listener.backlog = listener.backlog.max(1);
         if let Some(old) = listener.bound {
             listener.bound = made.binds.iter().find(|(was, _)| *was == old).map(|(_, is)| *is);
@@ -535,7 +539,14 @@ impl<E: Env> Tcp<E> {
             return Err(Fault::Full);
         };
         let mut c: Conn<E> = {
-            let start = Start { key, token: 0, options, iss: Seq(0), ts_offset: 0 };
+            let start = Start {
+                key,
+                token: 0,
+                settings: options.into(),
+                seldom: Seldom::of(&options),
+                iss: Seq(0),
+                ts_offset: 0,
+            };
             Conn::fresh(now, &start, (rx, tx), LEAST_MSS)
         };
         let index = match self.fill(r, &mut c, made) {

@@ -9,6 +9,8 @@ use crate::error::ListenError;
 use crate::hash::AddrHash;
 use crate::ids::Table;
 use crate::ids::{BindId, ListenerId};
+use crate::tcp::seldom::Seldom;
+use crate::tcp::settings::Settings;
 use crate::tcp::summary::ListenerSummary;
 
 /// One listening socket.
@@ -30,6 +32,9 @@ pub(crate) struct Listener {
     pub fast_open: u32,
     pub token: u64,
     pub options: ConnOptions,
+    /// The same as its connections keep it ([`Listener::set_options`]).
+    pub settings: Settings,
+    pub seldom: Seldom,
     /// Handshakes in progress.
     pub syn_rcvd: u32,
     /// Connections that it was given so far.
@@ -38,6 +43,13 @@ pub(crate) struct Listener {
     pub queue: List,
     /// On the list of listeners that have news for their owner.
     pub event_queue: Link,
+}
+
+impl Listener {
+    /// What connections begin with from now on.
+    pub(crate) fn set_options(&mut self, options: ConnOptions) {
+        (self.options, self.settings, self.seldom) = (options, options.into(), Seldom::of(&options));
+    }
 }
 
 /// All listening sockets.

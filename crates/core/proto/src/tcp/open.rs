@@ -117,6 +117,7 @@ pub(crate) fn on_expected<E: Env, const LOSSLESS: bool>(
         payload::note_joined(cx.now, c, segment_size, len);
     }
     let Some((buf, front)) = payload.take() else { return Ok(()) };
+    cx.pools.remember_echo(seg.ts);
     let kept = cx.pools.rx.append_part(&mut c.rx, buf, front, len);
     payload::in_order(c, cx, seg, (kept, len))
 }
@@ -157,7 +158,8 @@ fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arriva
     if c.is_early() && step_0_same_syn(c, cx, arrival.seg) {
         return Ok(());
     }
-    let seg = &step_0_simultaneous_open(c, arrival.seg);
+    let completed = step_0_simultaneous_open(c, arrival.seg);
+    let seg = completed.as_ref().unwrap_or(arrival.seg);
     step_1_timestamp(c, cx, seg, len)?;
     step_1_sequence(c, cx, seg, len)?;
     step_2_reset(c, cx, seg)?;
@@ -219,16 +221,25 @@ fn seconds(now: Instant) -> u32 {
 
 /// In a simultaneous open both sides answer a SYN with SYN and ACK, which repeats the SYN and so lies one before the window. Its ACK is
 /// good all the same: taken as what follows the SYN, it completes the handshake (RFC 9293 3.5, figure 8).
-fn step_0_simultaneous_open<E: Env>(c: &Conn<E>, seg: &Segment) -> Segment {
-    let mut seg = *seg;
+///
+/// None: it is no such segment.
+#[inline(always)]
+fn step_0_simultaneous_open<E: Env>(c: &Conn<E>, seg: &Segment) -> Option<Segment> {
+    if c.state == State::SynReceived { without_syn(c, seg) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn without_syn<E: Env>(c: &Conn<E>, seg: &Segment) -> Option<Segment> {
     let repeats_syn = seg.flags.syn() && seg.flags.ack() && !seg.flags.rst() && seg.seq == c.irs;
-    if c.state == State::SynReceived && repeats_syn && seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt) {
-        seg.flags = seg.flags.without(Flags::SYN);
-        seg.seq += 1;
-        // The window of a segment with SYN is never scaled (RFC 7323 2.2), but from here on it will be.
-        seg.wnd >>= c.snd.shift;
-    }
-    seg
+    let completes = repeats_syn && seg.ack.gt(c.snd.una) && seg.ack.le(c.snd.nxt);
+    // The window of a segment with SYN is never scaled (RFC 7323 2.2), but from here on it will be.
+    completes.then(|| Segment {
+        flags: seg.flags.without(Flags::SYN),
+        seq: seg.seq + 1,
+        wnd: seg.wnd >> c.snd.shift,
+        ..*seg
+    })
 }
 
 /// The SYN again, with which a Fast Open cookie opened the connection: our SYN-ACK was lost, or is late.

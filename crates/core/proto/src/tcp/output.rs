@@ -490,6 +490,7 @@ impl<E: Env> Conn<E> {
     ///
     /// A duplicate ACK that asks for a missing segment repeats the window of the one before: without SACK the peer could not
     /// tell it from a mere window update otherwise (RFC 5681 2, condition e of a duplicate ACK).
+    #[inline(always)]
     fn window(&self, p: &Pools<E>) -> Offer {
         if self.asks_again() {
             return Offer { field: self.rcv.field, edge: self.rcv.edge };
@@ -515,21 +516,35 @@ impl<E: Env> Conn<E> {
     /// no less than one step of the scale, and has not grown by two segments, which are then less than half of what the store takes.
     #[inline(always)]
     pub(crate) fn window_suffices(&self, p: &Pools<E>) -> bool {
-        let (room, promised) = (p.rx.room(&self.rx, p.sizes.window(self.rcv.step)), self.rcv.wnd());
+        let (most, promised) = (p.sizes.window(self.rcv.step), self.rcv.wnd());
         let two = 2 * u32::from(self.rcv_mss);
-        promised > two && promised >> self.rcv.shift != 0 && room.saturating_sub(promised) < two
+        if promised <= two || promised >> self.rcv.shift == 0 {
+            return false;
+        }
+        // Without a hole there is never more room than `most`, and the store need not be asked.
+        most.saturating_sub(promised) < two && !self.marks.has(Marks::HOLE)
+            || p.rx.room(&self.rx, most).saturating_sub(promised) < two
     }
 
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.
-    fn header(&self, now: Instant, seq: Seq, window: u16, sack: SackBlocks) -> Segment {
+    fn header(&self, now: Instant, seq: Seq, window: u16) -> Segment {
         let ts = self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts_recent));
-        Segment { opts: TcpOptions { ts, sack, ..TcpOptions::NONE }, ..header(&self.key, seq, self.rcv.nxt, window) }
+        Segment { opts: TcpOptions { ts, ..TcpOptions::NONE }, ..header(&self.key, seq, self.rcv.nxt, window) }
+    }
+
+    /// Writes the blocks of the SACK option into a header, when there are any to be told.
+    #[inline(always)]
+    fn put_sack(&self, p: &Pools<E>, seg: &mut Segment) {
+        if self.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+            seg.opts.sack = self.sack_blocks(p);
+        }
     }
 
     /// The blocks of the SACK option (RFC 2018, RFC 2883).
+    #[cold]
     fn sack_blocks(&self, p: &Pools<E>) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
-        if !self.marks.has(Marks::SACK) || !self.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+        if !self.marks.has(Marks::SACK) {
             return blocks;
         }
         let duplicate = self.marks.has(Marks::DUPLICATE).then(|| self.suffered(p).duplicate);
@@ -630,7 +645,8 @@ fn emit_span<E: Env, S: Sink>(
 ) -> Result<u32, OutError> {
     let EmitCx { now, pools: p, config, out } = cx;
     let offer = c.window(p);
-    let mut seg = c.header(*now, span.start, offer.field, c.sack_blocks(p));
+    let mut seg = c.header(*now, span.start, offer.field);
+    c.put_sack(p, &mut seg);
     let len = span.len();
     if fin {
         seg.flags |= Flags::FIN;
@@ -689,8 +705,8 @@ fn emit_span<E: Env, S: Sink>(
         c.note_sent(p, *now, Span::new(span.start, end));
     }
     out.counters.tcp.segs_out += u64::from(segments);
-    // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer does.
-    let is_burst = segments > 1 || !seg.flags.contains(Flags::PSH);
+    // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer does. A FIN alone is alone.
+    let is_burst = segments > 1 || len > 0 && !seg.flags.contains(Flags::PSH);
     left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0, is_burst });
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
@@ -805,7 +821,8 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
 /// A segment without payload: an ACK, or a probe when `seq` lies before SND.UNA.
 fn emit_bare<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, seq: Seq) -> Result<(), OutError> {
     let offer = c.window(cx.pools);
-    let mut seg = c.header(cx.now, seq, offer.field, c.sack_blocks(cx.pools));
+    let mut seg = c.header(cx.now, seq, offer.field);
+    c.put_sack(cx.pools, &mut seg);
     put_urgent(c, &mut seg);
     if c.marks.has(Marks::ECN) {
         let leaving = if seq == c.snd.nxt { Leaving::Ack } else { Leaving::Probe };
@@ -947,7 +964,7 @@ fn put_syn<E: Env, S: Sink>(
 
 /// The last segment of a connection that is given up (RFC 9293 3.10.5).
 fn emit_reset<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<(), OutError> {
-    let mut seg = c.header(cx.now, c.snd.nxt, 0, SackBlocks::NONE);
+    let mut seg = c.header(cx.now, c.snd.nxt, 0);
     seg.flags = Flags::RST | Flags::ACK;
     put(c, cx.out, &seg, 0)?;
     cx.out.counters.tcp.resets_out += 1;

@@ -140,7 +140,7 @@ impl<E: Env> Tcp<E> {
             ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
         };
-        self.answer_syn_rcvd(cx, &syn_rcvd, cookie);
+        self.answer_syn_rcvd(cx, &syn_rcvd, (&agreed, link_mss), cookie);
         let Some(handle) = self.syn_rcvd.insert(syn_rcvd) else {
             return Err(Drop::TcpBacklogFull);
         };
@@ -341,11 +341,11 @@ impl<E: Env> Tcp<E> {
         if listener.queue.len() >= listener.backlog {
             return Err(Drop::TcpAcceptQueueFull);
         }
-        let (token, options) = (listener.token, listener.options);
+        let (token, settings, seldom) = (listener.token, listener.settings, listener.seldom);
         if !self.room_for_one(cx) || (seeds.syn_rcvd.is_none() && self.flows.is_full()) {
             return Err(self.refuse_open(cx, seeds, seg));
         }
-        let start = Start { key: seeds.key, token, options, iss: seeds.iss, ts_offset: seeds.ts_offset };
+        let start = Start { key: seeds.key, token, settings, seldom, iss: seeds.iss, ts_offset: seeds.ts_offset };
         let index = self.add_conn(cx, &start).ok_or(Drop::TcpNoMemory)?.index();
         let Tcp { open, pools, .. } = self;
         let Some(conn) = open.by_index_mut(index) else { return Err(Drop::TcpConnectionsFull) };
@@ -413,12 +413,12 @@ impl<E: Env> Tcp<E> {
             return None;
         };
         let link_mss = cx.link_mss(&start.key);
-        let our_mss = options::ours(&cx.config.tcp, link_mss, start.options.max_segment).mss;
+        let our_mss = options::ours(&cx.config.tcp, link_mss, start.settings.max_segment).mss;
         let our_mss = our_mss.unwrap_or(options::MIN_MSS);
         let handle = self.open.insert_with(|_| Conn::fresh(cx.now, start, (rx, tx), our_mss))?;
-        if Seldom::of(&start.options) != Seldom::NONE {
+        if start.seldom != Seldom::NONE {
             if let Some(conn) = self.open.get_mut(handle) {
-                conn.set_seldom(&mut self.pools, &start.options);
+                conn.set_seldom(&mut self.pools, start.seldom);
             }
         }
         Some(handle)

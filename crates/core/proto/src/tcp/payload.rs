@@ -50,6 +50,7 @@ pub(crate) fn step_7_payload<E: Env>(
         return out_of_order(c, cx.pools, (Span::with_len(start, cut.len), is_noted), buf);
     }
     let kept = cx.pools.rx.append(&mut c.rx, buf);
+    cx.pools.remember_echo(seg.opts.ts);
     in_order(c, cx, &seg.plain(), (kept, cut.len))
 }
 
@@ -133,7 +134,7 @@ fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
         if c.window_is_due() {
-            right_size::look(c, cx, seg);
+            right_size::look(c, cx.stack.now, cx.pools);
         }
     } else if !c.delack.is_set() {
         c.arm(Timer::DelayedAck, cx.now + cx.config.tcp.delayed_ack);

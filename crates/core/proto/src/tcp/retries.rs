@@ -16,8 +16,7 @@ const THIN: u32 = 4;
 
 impl<E: Env> Conn<E> {
     /// Takes over those among its options.
-    pub(super) fn set_seldom(&mut self, p: &mut Pools<E>, options: &ConnOptions) {
-        let seldom = Seldom::of(options);
+    pub(super) fn set_seldom(&mut self, p: &mut Pools<E>, seldom: Seldom) {
         if seldom != self.suffered(p).seldom {
             self.note_rare(p, |rare| rare.seldom = seldom);
         }

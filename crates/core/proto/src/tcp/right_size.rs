@@ -13,12 +13,11 @@
 //!          └──────────────────────────────▶ consumed
 //! ```
 
-use clearway_base::Duration;
-use clearway_wire::tcp::Plain;
+use clearway_base::{Duration, Instant};
 
 use super::ack;
 use super::conn::Conn;
-use super::context::ConnCx;
+use super::context::Pools;
 use super::marks::Marks;
 use super::sizes::{MOST, Measured};
 use crate::store::{Env, RxStore};
@@ -41,12 +40,11 @@ impl<E: Env> Conn<E> {
 /// So many bytes have come that the window is looked at: it grows when they were consumed within a round trip.
 #[cold]
 #[inline(never)]
-pub(super) fn look<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {
+pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
     if c.marks.has(Marks::FIN_WAITS) {
         // The number is that of the FIN by now.
         return;
     }
-    let (now, p) = (cx.stack.now, &mut *cx.pools);
     let window = p.sizes.window(c.rcv.step);
     c.rcv_ahead.look = c.rcv.nxt + (window / LOOKS).clamp(1, FARTHEST);
     let Some(larger) = p.sizes.next(c.rcv.step) else {
@@ -54,7 +52,7 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Pl
         return;
     };
     let read = c.read_to(&p.rx);
-    let echoed = ack::echo_age(now, c, seg).or_else(|| c.rtt.srtt());
+    let echoed = ack::echo_age(now, c, Some(p.ts_echo)).or_else(|| c.rtt.srtt());
     let Some(rtt) = echoed.map(|rtt| rtt.max(SHORTEST)) else { return };
     let before = c.suffered(p).measured;
     let anew = Measured { since: now, read, rtt };

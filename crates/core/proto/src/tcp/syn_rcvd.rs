@@ -61,20 +61,31 @@ impl SynAck<'_> {
 }
 
 impl<E: Env> Tcp<E> {
-    /// Plans the SYN-ACK of a half-open record.
-    pub(super) fn answer_syn_rcvd(&self, cx: &mut Cx<'_>, syn_rcvd: &SynRcvd, cookie: Option<FastOpenCookie>) {
+    /// Plans the SYN-ACK of a half-open record, to say what was `agreed` on, over a link that takes segments of `link_mss`.
+    pub(super) fn answer_syn_rcvd(
+        &self,
+        cx: &mut Cx<'_>,
+        syn_rcvd: &SynRcvd,
+        (agreed, link_mss): (&Agreed, u16),
+        cookie: Option<FastOpenCookie>,
+    ) {
         let Some(listener) = self.listeners.get(syn_rcvd.listener) else {
             return;
         };
-        let agreed = syn_rcvd.agreed(cx.config);
         let max_segment = listener.options.max_segment;
-        let link_mss = cx.link_mss(&syn_rcvd.key);
         let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
         let stamps = agreed.ts.then(|| (stamp(cx.now, syn_rcvd.ts_offset), syn_rcvd.ts_recent));
         let SynRcvd { key, iss, irs, tries, .. } = syn_rcvd;
         let syn_ack =
             SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps, repeated: *tries, cookie };
-        cx.reply(key, syn_ack.segment(&agreed), (listener.options.tos & !TOS_BITS, listener.options.ttl));
+        cx.reply(key, syn_ack.segment(agreed), (listener.options.tos & !TOS_BITS, listener.options.ttl));
+    }
+
+    /// Plans it once more.
+    #[cold]
+    fn repeat_syn_ack(&self, cx: &mut Cx<'_>, syn_rcvd: &SynRcvd) {
+        let link_mss = cx.link_mss(&syn_rcvd.key);
+        self.answer_syn_rcvd(cx, syn_rcvd, (&syn_rcvd.agreed(cx.config), link_mss), None);
     }
 
     /// An ACK without a connection's state, for a half-open record that is challenged.
@@ -116,7 +127,7 @@ impl<E: Env> Tcp<E> {
         if control == Flags::SYN && seg.seq == syn_rcvd.irs {
             // The same SYN again: our answer was lost.
             cx.counters.tcp.syn_acks_repeated += 1;
-            self.answer_syn_rcvd(cx, syn_rcvd, None);
+            self.repeat_syn_ack(cx, syn_rcvd);
             return Ok(());
         }
         let stamps = syn_rcvd.agreed & STAMPS != 0;
@@ -231,7 +242,7 @@ impl<E: Env> Tcp<E> {
         }
         cx.counters.tcp.syn_acks_repeated += 1;
         if let Some(syn_rcvd) = self.syn_rcvd.by_index(index) {
-            self.answer_syn_rcvd(cx, syn_rcvd, None);
+            self.repeat_syn_ack(cx, syn_rcvd);
         }
     }
 }

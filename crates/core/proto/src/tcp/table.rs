@@ -148,6 +148,7 @@ impl<E: Env> Tcp<E> {
                 sent: Slab::new(limits.sack_maps),
                 rare_stats: Slab::new(limits.connections.min(MAX_INDEX)),
                 sizes: Sizes::new(&config.tcp),
+                ts_echo: 0,
                 record_ends: RecordEnds::new(),
                 fast_open: FastOpen::new(),
                 buffers: None,

@@ -8,6 +8,7 @@ use clearway_wire::{Addr, Endpoint, Segment};
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::deadlines::Timer;
+use super::seldom::Seldom;
 use super::sizes::Sizes;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
@@ -78,6 +79,8 @@ impl<E: Env> Tcp<E> {
             fast_open: 0,
             token: spec.token,
             options: spec.options,
+            settings: spec.options.into(),
+            seldom: Seldom::of(&spec.options),
             syn_rcvd: 0,
             given: 0,
             queue: List::new(),
@@ -196,7 +199,14 @@ impl<E: Env> Tcp<E> {
             cx.counters.tcp.time_wait_reused += 1;
         }
         let ts_offset = cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
-        let start = Start { key, token: spec.token, options: spec.options, iss, ts_offset };
+        let start = Start {
+            key,
+            token: spec.token,
+            settings: spec.options.into(),
+            seldom: Seldom::of(&spec.options),
+            iss,
+            ts_offset,
+        };
         let handle = self.add_conn(cx, &start).ok_or(ConnectError::NoMemory)?;
         if let Some(conn) = self.open.get_mut(handle) {
             conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
@@ -607,7 +617,7 @@ impl<E: Env> Tcp<E> {
         let (now, waits) = (self.now, self.unsent(id) > 0);
         let Tcp { open, pools, .. } = self;
         if let Some(c) = Self::handle(id).and_then(|handle| open.get_mut(handle)).filter(|c| c.is_owned()) {
-            c.set_seldom(pools, &options);
+            c.set_seldom(pools, Seldom::of(&options));
         }
         let Some(c) = self.owned_mut(id) else { return };
         let before = core::mem::replace(&mut c.settings, options.into());

@@ -17,7 +17,8 @@ const MAX_FIELD: u32 = 0xffff;
 
 /// The smallest shift with which a window of `max_window` bytes can be said.
 pub(crate) fn scale_for(max_window: u32) -> u8 {
-    (0..MAX_SCALE).find(|&s| max_window >> s <= MAX_FIELD).unwrap_or(MAX_SCALE)
+    let bits = u32::BITS - max_window.leading_zeros();
+    (bits.saturating_sub(u16::BITS) as u8).min(MAX_SCALE)
 }
 
 /// The window field of a SYN or SYN-ACK, which is never scaled (RFC 7323 2.2).

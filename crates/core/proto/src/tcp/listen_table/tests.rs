@@ -14,6 +14,8 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
         fast_open: 0,
         token: 0,
         options: ConnOptions::default(),
+        settings: ConnOptions::default().into(),
+        seldom: Seldom::NONE,
         syn_rcvd: 0,
         queue: List::new(),
         event_queue: Link::OFF,
