@@ -1,7 +1,7 @@
 //! A port of Clearway's as smoltcp's device.
 
 use clearway_base::Instant;
-use clearway_dev::{Dev as _, DevError, Headers, Part};
+use clearway_dev::{DevError, Facts as _, Headers, Part, Receive as _, Transmit as _};
 use clearway_pkt::{Buf as _, Burst, Checksum, PoolBuf, TxMeta};
 use clearway_ports::Port;
 use clearway_wire::{Proto, checksum};

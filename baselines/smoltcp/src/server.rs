@@ -9,7 +9,7 @@ use std::task::{Wake, Waker};
 use clearway_base::{Duration, Instant};
 use clearway_bench::framing::Partial;
 use clearway_bench::{Framing, Pattern, ServerReport};
-use clearway_dev::{Dev as _, DevError};
+use clearway_dev::{DevError, Facts as _};
 use clearway_engine::Clock;
 use clearway_wire::{Addr, Cidr};
 use nix::poll::{PollFd, PollFlags, ppoll};
