@@ -255,7 +255,13 @@ impl<E: Env> Conn<E> {
         if c.state == State::Closed {
             return None;
         }
-        if c.state == State::SynReceived && !early && (c.snd.una != c.iss || c.outstanding() > 1) {
+        // Data goes with a SYN (RFC 7413 4.1), or behind a SYN-ACK, only for who opens with a cookie, and has been written.
+        let most = match c.state {
+            State::SynSent => 1 + written,
+            State::SynReceived if early => written,
+            _ => 1,
+        };
+        if handshake && (c.outstanding() > most || c.snd.una != c.iss + u32::from(early)) {
             return Some("data in a handshake");
         }
         let end = c.snd_ahead.end;
