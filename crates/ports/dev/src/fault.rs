@@ -27,7 +27,7 @@ use impair::{Fate, Impair};
 
 /// A port over a bad link.
 ///
-/// Delays and rates pass with the time that [`Dev::set_now`] tells; what falls due is heard of in [`Dev::next_deadline`].
+/// Delays and rates pass with the time that [`Facts::set_now`] tells; what falls due is heard of in [`Facts::next_deadline`].
 pub struct Fault<D> {
     below: D,
     now: Instant,

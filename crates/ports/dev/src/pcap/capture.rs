@@ -32,7 +32,7 @@ pub struct Capture<D, W: Write> {
 
 impl<D: Dev, W: Write> Capture<D, W> {
     /// Captures what passes through `below` to `out`, under the name `interface`. `unix_ns_at_zero` is what the wall clock showed at
-    /// [`Instant::ZERO`] of the times that [`Dev::set_now`] tells.
+    /// [`Instant::ZERO`] of the times that [`Facts::set_now`] tells.
     pub fn new(below: D, out: W, interface: &str, unix_ns_at_zero: u64) -> io::Result<Capture<D, W>> {
         let ethernet = below.mac().is_some();
         let mut writer = PcapWriter::new(out)?;

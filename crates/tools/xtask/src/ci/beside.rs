@@ -1,8 +1,7 @@
 //! Gates that run beside the tests: most tests wait for clocks and peers most of their time.
 
-use std::env;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,8 +56,10 @@ impl Beside {
 
 /// Runs one gate in a process of its own and shows what it printed when it has ended.
 fn alone(root: &Path, name: &str) -> Result<Outcome> {
+    // By this process, and not by its path: the tests' build may have put another program there.
+    let program = format!("/proc/{}/exe", process::id());
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(env::current_exe()?).args(["ci", "--only", name]).current_dir(root);
+    command.args(["-n", "19", &program, "ci", "--only", name]).current_dir(root);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start the gate {name}"))?;
     let printed = String::from_utf8_lossy(&output.stdout);
     print!("── {name}, run beside the tests:\n{printed}{}", String::from_utf8_lossy(&output.stderr));
