@@ -48,7 +48,36 @@ pub(crate) struct Host {
     pub(crate) text: String,
 }
 
+/// A TAP device of a host, in the client's namespace, and the addresses of both its ends.
+pub(crate) struct Tap {
+    pub(crate) device: &'static str,
+    pub(crate) ours: &'static str,
+    pub(crate) kernels: &'static str,
+}
+
 impl Host {
+    /// On this core, with a TAP device, and where its programs run on `cores`.
+    pub(crate) fn with_tap(
+        world: &World<'_>,
+        core: usize,
+        tap: &Tap,
+        cores: &[usize],
+    ) -> anyhow::Result<(Host, Place)> {
+        let client = &world.ends()?.client;
+        let commands = [
+            format!("create tap id 0 host-if-name {}", tap.device),
+            "set interface state tap0 up".into(),
+            format!("set interface ip address tap0 {}/24", tap.ours),
+            "app ns add id wire secret abc if tap0".into(),
+        ];
+        let host = Host::up_on(world, core, Some(client.holder()), &commands)?;
+        client.ip(&format!("addr add {}/24 dev {}", tap.kernels, tap.device), world.stop)?;
+        client.ip(&format!("link set {} up", tap.device), world.stop)?;
+        let ours = Some((host.socket.clone(), "wire", "abc"));
+        let place = Place { ours, cut_through: false, inside: Some(client.holder()), cores: cores.to_vec() };
+        Ok((host, place))
+    }
+
     /// On the server's first core.
     pub(crate) fn up(world: &World<'_>, inside: Option<Pid>, commands: &[String]) -> anyhow::Result<Host> {
         let core = world.options.server_cores.first().context("no core for the host")?;

@@ -68,10 +68,15 @@ fn clippy(root: &Path) -> Result<Outcome> {
 }
 
 fn layers(root: &Path) -> Result<Outcome> {
+    Ok(found(&mut order_of_all(root)?, String::new()))
+}
+
+/// What is wrong with the order of crates, of modules, and with the drawings of it.
+pub(crate) fn order_of_all(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = layers::layers(root)?;
     findings.extend(order::check(root)?);
     findings.extend(drawing::check(root)?);
-    Ok(found(&mut findings, String::new()))
+    Ok(findings)
 }
 
 fn tidy(root: &Path) -> Result<Outcome> {

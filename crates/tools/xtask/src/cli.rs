@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, cost, deny, drawing, finding, floors, layers, order, programs, rfc, run, tidy};
+use crate::{ci, cost, deny, drawing, finding, floors, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
@@ -63,10 +63,7 @@ fn task(task: Task) -> Result<bool> {
             if svg {
                 drawing::write(&root)?;
             }
-            let mut findings = layers::layers(&root)?;
-            findings.extend(order::check(&root)?);
-            findings.extend(drawing::check(&root)?);
-            Ok(finding::print(&mut findings))
+            Ok(finding::print(&mut ci::order_of_all(&root)?))
         }
         Task::Floors { scope } => {
             floors::tell(&floors::floors(&root)?, scope.as_deref());

@@ -1,8 +1,10 @@
 //! iperf3 between a host of ours that owns a device, and the kernel at its other end.
 
+use anyhow::Context as _;
+
 use crate::iperf::{received, test};
 use crate::need::Need;
-use crate::place::{Host, Place};
+use crate::place::{Host, Place, Tap};
 use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::{CABLE_SERVER, Options, World};
@@ -64,9 +66,7 @@ struct Ethernet {
 }
 
 /// The device that the host makes, and the addresses of both its ends.
-const DEVICE: &str = "cwlab1";
-const OURS: &str = "10.98.0.2";
-const KERNELS: &str = "10.98.0.1";
+const TAP: Tap = Tap { device: "cwlab1", ours: "10.98.0.2", kernels: "10.98.0.1" };
 
 impl System for Ethernet {
     fn note(&self) -> &SystemNote {
@@ -86,18 +86,9 @@ impl System for Ethernet {
         let client = Place { inside: Some(inside), cores, ..Place::default() };
         let cores = world.options.server_cores.clone();
         let (report, programs) = if self.note.ours {
-            let commands = [
-                format!("create tap id 0 host-if-name {DEVICE}"),
-                "set interface state tap0 up".into(),
-                format!("set interface ip address tap0 {OURS}/24"),
-                "app ns add id wire secret abc if tap0".into(),
-            ];
-            let host = Host::up(world, Some(inside), &commands)?;
-            ends.client.ip(&format!("addr add {KERNELS}/24 dev {DEVICE}"), world.stop)?;
-            ends.client.ip(&format!("link set {DEVICE} up"), world.stop)?;
-            let ours = Some((host.socket.clone(), "wire", "abc"));
-            let server = Place { ours, cut_through: false, inside: Some(inside), cores };
-            let (report, mut programs) = test(world, &server, &client, &format!("-c {OURS} -C cubic {reverse}"))?;
+            let core = *cores.first().context("no core for the host")?;
+            let (host, server) = Host::with_tap(world, core, &TAP, &cores)?;
+            let (report, mut programs) = test(world, &server, &client, &format!("-c {} -C cubic {reverse}", TAP.ours))?;
             programs.insert(0, host.text.clone());
             host.stop(world)?;
             (report, programs)

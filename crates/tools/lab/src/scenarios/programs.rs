@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use super::iperf3_loopback::chapter;
 use crate::namespace::Namespace;
 use crate::need::Need;
-use crate::place::{Host, Place};
+use crate::place::{Host, Place, Tap};
 use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::{CABLE_SERVER, Options, World};
@@ -53,9 +53,7 @@ pub(crate) const PROGRAMS_LOOPBACK: Programs = Programs {
 };
 
 /// The device that the host makes, and the addresses of both its ends.
-const DEVICE: &str = "cwlab2";
-const OURS: &str = "10.98.1.2";
-const KERNELS: &str = "10.98.1.1";
+const TAP: Tap = Tap { device: "cwlab2", ours: "10.98.1.2", kernels: "10.98.1.1" };
 
 /// Of both loopbacks.
 const MTU: u64 = 65_535;
@@ -153,21 +151,11 @@ impl Server {
             }
             (Link::Ethernet, _) => {
                 let ends = world.ends()?;
-                let inside = ends.client.holder();
-                let commands = [
-                    format!("create tap id 0 host-if-name {DEVICE}"),
-                    "set interface state tap0 up".into(),
-                    format!("set interface ip address tap0 {OURS}/24"),
-                    "app ns add id wire secret abc if tap0".into(),
-                ];
-                let host = Host::up_on(world, host_core, Some(inside), &commands)?;
-                ends.client.ip(&format!("addr add {KERNELS}/24 dev {DEVICE}"), world.stop)?;
-                ends.client.ip(&format!("link set {DEVICE} up"), world.stop)?;
-                let ours = Some((host.socket.clone(), "wire", "abc"));
+                let (host, server) = Host::with_tap(world, host_core, &TAP, far)?;
                 Scene {
-                    server: Place { ours, ..place(Some(inside), far) },
-                    client: place(Some(inside), near),
-                    address: OURS,
+                    server,
+                    client: place(Some(ends.client.holder()), near),
+                    address: TAP.ours,
                     host: Some(host),
                     _namespace: None,
                 }
