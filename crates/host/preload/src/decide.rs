@@ -221,10 +221,88 @@ fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
     Ok(())
 }
 
+/// How many ports of the kernel's are looked at for one that the namespace has free as well.
+const PORTS_LOOKED_AT: usize = 64;
+
 /// The program bound the socket to port 0 and may have asked which it became: the same one, if the namespace has it free.
 fn bind_as_before(made: &Ours, pending: &Pending, port: u16) -> Answer<()> {
     let wildcard = wildcard(pending);
     made.socket.bind(SocketAddr::new(wildcard, port)).or_else(|_| made.socket.bind(SocketAddr::new(wildcard, 0)))
+}
+
+/// The program is about to learn which port its pending socket has, and may tell others. The kernel knows nothing of the namespace's ports: one that is taken there would
+/// be another as soon as the socket is Clearway's. So the kernel gives others until one is free on both sides.
+pub(crate) fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pending) {
+    let mut state = pending.state();
+    if std::mem::replace(&mut state.port_was_asked, true) || !state.bound || state.decided {
+        return;
+    }
+    let wildcard = SocketAddr::new(wildcard(pending), 0);
+    let Ok(Owner::Clearway(client)) = owner(Deed::Bind, wildcard, &state.told) else { return };
+    for _ in 0..PORTS_LOOKED_AT {
+        let is_taken = kernel_port(fd).is_some_and(|port| is_taken_in_namespace(client, pending, &state, port));
+        if !is_taken || other_port_of_kernel(fd, held, pending, &state, wildcard).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a socket of these options cannot have the port because another has it.
+fn is_taken_in_namespace(client: &'static Arc<Client>, pending: &Pending, state: &PendingState, port: u16) -> bool {
+    let options = clearway_client::SocketOptions::default();
+    let Ok((socket, _session)) = client.open_for_port(pending.kind, pending.v6, &options, port) else { return false };
+    let asks = Ours::new(socket, Extra::default());
+    let told = options::replay(&asks, &state.told);
+    told.is_ok() && asks.socket.bind(SocketAddr::new(wildcard(pending), port)) == fail(libc::EADDRINUSE)
+}
+
+/// Puts another kernel socket of the same options in the place of a pending one; it has another port.
+fn other_port_of_kernel(
+    fd: c_int,
+    held: &Held<Object>,
+    pending: &Pending,
+    state: &PendingState,
+    wildcard: SocketAddr,
+) -> Answer<()> {
+    // SAFETY: reads a flag.
+    let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
+    let other =
+        kernels_socket((pending.kind, pending.v6), status & libc::O_NONBLOCK != 0, &state.told, Some(wildcard))?;
+    for fd in descriptors(held) {
+        replace(fd, other.as_fd())?;
+    }
+    for &(set, member, event) in &state.sets {
+        let mut event = libc::epoll_event { events: event.events, u64: event.data };
+        // The set forgot the socket that is gone.
+        // SAFETY: the event is valid for the call; it fails when either is closed by now, and that is well.
+        unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_ADD, member, &raw mut event) };
+    }
+    Ok(())
+}
+
+/// A socket of the kernel's that was told the same as another, bound if there is an address.
+fn kernels_socket(
+    (kind, v6): (Kind, bool),
+    nonblocking: bool,
+    told: &[Told],
+    local: Option<SocketAddr>,
+) -> Answer<OwnedFd> {
+    let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+    let kind = if kind == Kind::Stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
+    let nonblocking = if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+    // SAFETY: makes a socket.
+    let raw = check(unsafe { real::socket(family, kind | libc::SOCK_CLOEXEC | nonblocking, 0) })?;
+    // SAFETY: it was just made, and nobody else knows it.
+    let socket = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) };
+    for one in told {
+        tell_kernel(raw, one);
+    }
+    if let Some(local) = local {
+        let (addr, len) = crate::addr::Raw::new(local, v6);
+        // SAFETY: the address is that long.
+        check(unsafe { real::bind(raw, addr.as_ptr(), len) })?;
+    }
+    Ok(socket)
 }
 
 fn kernel_port(fd: c_int) -> Option<u16> {
@@ -250,21 +328,9 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
     if !only_bound || socket.client().serves_remote(remote) {
         return Ok(false);
     }
-    let family = if socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET };
     let told = mine.extra().told.clone();
-    let nonblocking = if socket.flag(flags::NONBLOCK) { libc::SOCK_NONBLOCK } else { 0 };
-    // SAFETY: makes a socket.
-    let raw = check(unsafe { real::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | nonblocking, 0) })?;
-    // SAFETY: it was just made, and nobody else knows it.
-    let kernels = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) };
-    for one in &told {
-        tell_kernel(raw, one);
-    }
-    if local.port() != 0 {
-        let (addr, len) = crate::addr::Raw::new(local, socket.is_v6());
-        // SAFETY: the address is that long.
-        check(unsafe { real::bind(raw, addr.as_ptr(), len) })?;
-    }
+    let bound = Some(local).filter(|local| local.port() != 0);
+    let kernels = kernels_socket((socket.kind(), socket.is_v6()), socket.flag(flags::NONBLOCK), &told, bound)?;
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
     for fd in descriptors(&held) {
         object::put(fd, None);

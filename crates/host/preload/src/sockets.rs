@@ -208,7 +208,7 @@ unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t
             Some(unsafe { addr::write(local, v6, addr, len) }.map(|()| 0))
         }
         Object::Pending(pending) => {
-            pending.state().port_was_asked = true;
+            decide::before_port_is_told(fd, &held, pending);
             None
         }
         Object::Set(_) | Object::Route(_) => None,

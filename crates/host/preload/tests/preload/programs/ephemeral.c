@@ -1,13 +1,17 @@
-// bind to port 0, then connect, by a client that closes first: its ports stay in TIME-WAIT.
+// bind to port 0, then connect, by a client that closes first: its ports stay in TIME-WAIT. Then the same, and listen, where many ports are taken.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define ROUNDS 500
+// So many ports are taken that some of the rounds draw one of them.
+#define TAKEN 600
+#define DRAWS 200
 
 static struct sockaddr_storage wildcard, server;
 static socklen_t len;
@@ -38,6 +42,34 @@ static void rounds(int listener, int asks) {
     printf("%s: %d failed (%s), %d moved\n", asks ? "asked" : "not asked", failed, failed ? strerror(last) : "-", moved);
 }
 
+// Ports of the address itself, which the wildcard address cannot have beside it.
+static void take_ports(void) {
+    struct sockaddr_storage any = server;
+    if (any.ss_family == AF_INET6) ((struct sockaddr_in6 *)&any)->sin6_port = 0; else ((struct sockaddr_in *)&any)->sin_port = 0;
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    for (int one = 0; one < TAKEN; one++) {
+        int fd = socket(any.ss_family, SOCK_STREAM, 0);
+        if (bind(fd, (struct sockaddr *)&any, len) != 0 || listen(fd, 1) != 0) { printf("port %d: %s\n", one, strerror(errno)); return; }
+    }
+}
+
+// In how many of the draws a socket that listens has another port than it was told.
+static void draws(int kind) {
+    int failed = 0, moved = 0;
+    for (int draw = 0; draw < DRAWS; draw++) {
+        int fd = socket(wildcard.ss_family, kind, 0);
+        if (bind(fd, (struct sockaddr *)&wildcard, len) != 0) { failed++; close(fd); continue; }
+        unsigned short told = port_of(fd);
+        if (kind == SOCK_STREAM ? listen(fd, 1) != 0 : sendto(fd, "x", 1, 0, (struct sockaddr *)&server, len) != 1) failed++;
+        if (port_of(fd) != told) moved++;
+        close(fd);
+    }
+    printf("%s: %d failed, %d moved\n", kind == SOCK_STREAM ? "listeners" : "senders", failed, moved);
+}
+
 int main(int argc, char **argv) {
     const char *addr = argc > 1 ? argv[1] : "127.0.0.1";
     if (strchr(addr, ':')) {
@@ -58,5 +90,9 @@ int main(int argc, char **argv) {
     getsockname(listener, (struct sockaddr *)&server, &size);
     rounds(listener, 0);
     rounds(listener, 1);
+    take_ports();
+    rounds(listener, 1);
+    draws(SOCK_STREAM);
+    draws(SOCK_DGRAM);
     return 0;
 }
