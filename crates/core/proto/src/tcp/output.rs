@@ -381,13 +381,17 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     let (next, allowance) = if c.recovery.is_lossless() && board.is_none() {
         // Nothing is lost and nothing hints at it.
         (if unsent { Next::New } else { Next::Nothing }, cwnd.saturating_sub(nxt.since(una)))
-    } else if c.recovery.is_probe_due() {
-        let fresh = if fin_sent || end.le(nxt) { 0 } else { end.since(nxt) };
-        c.tail_probe((una, nxt, fresh), usable, mss)
     } else {
         let known = c.known(p);
+        let fresh = if fin_sent || end.le(nxt) { 0 } else { end.since(nxt).min(usable) };
         let allowance = c.recovery.allowance(cwnd, una, nxt, mss, known);
-        (c.recovery.next(una, nxt, mss, known, unsent), allowance)
+        if c.recovery.is_probe_due() {
+            (c.tail_probe((una, nxt), fresh, mss), mss)
+        } else if c.recovery.prefers_new() && fresh >= mss && known.sent.is_some() {
+            (Next::New, allowance)
+        } else {
+            (c.recovery.next(una, nxt, mss, known, unsent), allowance)
+        }
     };
     View {
         may_transmit: c.state.may_transmit(),

@@ -58,11 +58,11 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// The probe that is due: new data if there is a segment's worth, else the last segment again.
-    pub(super) fn tail_probe(&self, view: (Seq, Seq, u32), usable: u32, mss: u32) -> (Next, u32) {
-        let (una, nxt, fresh) = view;
-        if fresh.min(usable) >= mss {
-            return (Next::New, mss);
+    /// The probe that is due: new data if there is a segment's worth in the `fresh` bytes that the peer's window takes, else the
+    /// last segment again.
+    pub(super) fn tail_probe(&self, (una, nxt): (Seq, Seq), fresh: u32, mss: u32) -> Next {
+        if fresh >= mss {
+            return Next::New;
         }
         let fin = u32::from(self.marks.has(Marks::FIN_SENT));
         let payload = nxt.since(una).saturating_sub(fin);
@@ -70,7 +70,7 @@ impl<E: Env> Conn<E> {
             0 => payload.min(mss),
             rest => rest,
         };
-        (Next::Rescue(Span::new(nxt - fin - len, nxt)), mss)
+        Next::Rescue(Span::new(nxt - fin - len, nxt))
     }
 
     /// The probe has left as `span`.

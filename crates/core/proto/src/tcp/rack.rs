@@ -208,9 +208,11 @@ impl<E: Env> Conn<E> {
     /// Nothing was lost: recovery is over, and congestion control goes on from where it was (RFC 4015 3.2).
     pub(super) fn take_back(&mut self, p: &mut Pools<E>, now: Instant) {
         let mut undo = None;
+        // After a timeout nothing says that the order was another.
+        let reordered = u32::from(self.recovery.is_frozen());
         self.note_rare(p, |t| {
             undo = t.undo.take();
-            t.reord_seen += 1;
+            t.reord_seen += reordered;
         });
         if let Some(undo) = undo {
             self.undo_congestion(p, now, &undo.cc);

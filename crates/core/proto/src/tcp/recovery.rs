@@ -339,6 +339,12 @@ impl Recovery {
         }
     }
 
+    /// Whether new data leaves before anything more is repeated, if there is a segment of it (RFC 5682 3.1, step 2.b). Less might be held
+    /// back (Nagle), and then nothing would leave before the next timeout.
+    pub(crate) fn prefers_new(&self) -> bool {
+        self.phase == Phase::Timeout && self.so_far & FRTO_NEW != 0
+    }
+
     /// Whether the arrival of something that was not sent again may show that the timeout was for nothing (RFC 5682 3.1). A first ACK for all that was in
     /// flight does not: it can be the answer to the repetition, those before it being lost.
     pub(crate) fn is_doubtful(&self, una: Seq) -> bool {
@@ -421,9 +427,6 @@ impl Recovery {
         let new = if unsent { Next::New } else { Next::Nothing };
         if self.phase() == Phase::Open || una == nxt {
             return new;
-        }
-        if self.so_far & FRTO_NEW != 0 && unsent && known.sent.is_some() {
-            return Next::New;
         }
         // The record knows what is lost, a second time too. What is not known to be lost is not sent: RFC 8985 has neither rule 3 nor rule 4 of RFC 6675, nor has
         // Linux, and the timers say more.

@@ -734,6 +734,7 @@ impl<E: Env> Tcp<E> {
                 if c.mss < before && c.state.is_synchronized() {
                     // What is out in larger segments will not arrive: it is sent again in smaller ones, without blaming congestion
                     // (RFC 8201 5.4).
+                    c.forget_undo(&mut self.pools);
                     c.lose_all(&mut self.pools);
                     c.marks.clear(Marks::TIMING);
                     c.wants_turn();

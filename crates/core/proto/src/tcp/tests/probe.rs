@@ -218,6 +218,44 @@ fn originals_that_arrive_after_a_timeout_show_that_it_was_for_nothing() {
 }
 
 #[test]
+fn after_a_timeout_less_than_a_segment_of_new_data_keeps_no_repetition_back() {
+    // Nagle's algorithm holds new data back that would show whether the timeout was for nothing (RFC 5682 3.1, step 2.b).
+    let mut b = Bench::new(plain());
+    let spec = ListenSpec {
+        table: Table(0),
+        local: Endpoint::new(Addr::ANY_V6, PORT),
+        v6_only: false,
+        backlog: 8,
+        token: 7,
+        options: ConnOptions::default(),
+    };
+    b.listener = Some(b.net.stack.listen(spec).unwrap());
+    b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE }, 60_000);
+    b.send(&pattern(5500));
+    b.out();
+    b.pass(ms(600));
+    assert_eq!(b.info().phase, Phase::Loss);
+    b.send(&pattern(300));
+    b.silent();
+    hear(&mut b, 1001, &[]);
+    let seen = b.out();
+    assert!(seen.first().is_some_and(|s| range(&b, s) == (1001, 2001)), "{seen:?}");
+}
+
+#[test]
+fn a_timeout_for_nothing_says_nothing_of_the_order() {
+    let mut b = far(true);
+    b.send(&pattern(5000));
+    b.out();
+    let stamps = b.stamps;
+    b.pass(ms(500));
+    assert_eq!(b.info().phase, Phase::Loss);
+    b.stamps = stamps;
+    hear(&mut b, BEGIN + 5000, &[]);
+    assert_eq!((b.counters().losses_undone, b.info().reord_seen), (1, 0));
+}
+
+#[test]
 fn a_timeout_with_losses_goes_on_repairing_them() {
     let mut b = far(false);
     b.send(&pattern(5000));

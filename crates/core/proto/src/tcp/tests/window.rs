@@ -181,6 +181,40 @@ fn a_narrower_path_makes_segments_smaller() {
 }
 
 #[test]
+fn what_a_narrower_path_takes_for_lost_takes_no_earlier_cut_back() {
+    let mut b = Bench::accepted_sack(1400, 60_000);
+    b.send(&pattern(14_000));
+    b.out();
+    let sack = |b: &Bench, ack: u32, end: u32| {
+        let mut seg = b.segment(ACK, 1, ack, 60_000);
+        seg.opts.sack.push(b.iss + 1401, b.iss + end);
+        seg
+    };
+    // A loss that is repaired.
+    for end in [2801, 4201, 5601] {
+        let seg = sack(&b, 1, end);
+        b.put(seg, &[]);
+    }
+    b.out();
+    b.inject(ACK, 1, 14_001, 60_000, &[]);
+    let cut = b.info().ssthresh;
+    assert!(cut < u32::MAX && b.info().phase == Phase::Open);
+    b.send(&pattern(7000));
+    b.out();
+    let key = b.net.stack.tcp.owned(b.id()).unwrap().key;
+    let iss = b.iss;
+    let (tcp, mut cx) = b.net.stack.split();
+    let narrow = crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 };
+    tcp.on_icmp_error(&mut cx, &key, iss + 14_001, narrow).unwrap();
+    // Before anything is sent again, ACKs come: the message was old. What was cut before was cut for a loss all the same.
+    b.inject(ACK, 1, 14_001 + 1400, 60_000, &[]);
+    let mut seg = b.segment(ACK, 1, 14_001 + 1400, 60_000);
+    seg.opts.sack.push(b.iss + 14_001 + 5600, b.iss + 14_001 + 7000);
+    b.put(seg, &[]);
+    assert_eq!((b.info().ssthresh, b.counters().losses_undone), (cut, 0));
+}
+
+#[test]
 fn what_a_cork_holds_back_leaves_after_200_ms_in_which_nothing_was_in_flight() {
     let mut b = with_options(ConnOptions { cork: true, ..ConnOptions::default() });
     b.send(&pattern(300));
