@@ -128,7 +128,12 @@ pub(crate) fn config() -> Config {
 
 /// A stack without interfaces.
 pub(crate) fn bare(config: Config) -> Stack<TestEnv> {
-    Stack::new(config, ChainRx::new(4096, 1 << 20), RingTx::new(512, 4096, 1 << 20))
+    roomy(config, 1 << 20)
+}
+
+/// The same with room for so many bytes of a connection each way.
+pub(crate) fn roomy(config: Config, room: u32) -> Stack<TestEnv> {
+    Stack::new(config, ChainRx::new(room / 256, room), RingTx::new(room / 2048, 4096, room))
 }
 
 pub(crate) fn ethernet(mtu: u32) -> InterfaceSpec {
@@ -155,8 +160,12 @@ impl Net {
     }
 
     pub(crate) fn with(config: Config, interfaces: &[(InterfaceSpec, &[&str])]) -> Net {
+        Net::over(bare(config), interfaces)
+    }
+
+    /// The same over this stack.
+    pub(crate) fn over(mut stack: Stack<TestEnv>, interfaces: &[(InterfaceSpec, &[&str])]) -> Net {
         let now = Instant::from_millis(10_000);
-        let mut stack = bare(config);
         for (spec, addrs) in interfaces {
             let iface = stack.add_interface(*spec).expect("an interface");
             for a in *addrs {

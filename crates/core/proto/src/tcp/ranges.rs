@@ -5,8 +5,9 @@ use clearway_wire::Seq;
 use super::span::Span;
 
 /// Spans that a set can hold. It bounds the cost of every operation: a peer that sends every second byte must not make us slow (CVE-2018-5390).
-/// A queue on the way that overflows in slow start drops about every second packet of a window, so that honest peers need a few hundred.
-pub(crate) const RANGES: usize = 256;
+/// A queue on the way that overflows in slow start drops about every second packet of a window, so that honest peers need as many as half
+/// of the packets that such a queue holds: what does not fit is sent again in vain.
+pub(crate) const RANGES: usize = 1024;
 
 /// The set has no room for one more span; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,10 +109,21 @@ impl Ranges {
         bytes
     }
 
-    /// How many numbers of `span` are in the set.
+    /// How many numbers of `span` are in the set. Summed up is what lies within or what lies outside, whichever are fewer spans: what is
+    /// asked is often all of what is in flight.
     pub(crate) fn count_within(&self, span: Span) -> u32 {
-        let from = self.spans().partition_point(|s| s.end.le(span.start));
-        self.spans()[from..].iter().map_while(|s| s.clip(span)).map(Span::len).sum()
+        let spans = self.spans();
+        let from = spans.partition_point(|s| s.end.le(span.start));
+        let to = from + spans[from..].partition_point(|s| s.start.lt(span.end));
+        let (before, within, behind) = (&spans[..from], &spans[from..to], &spans[to..]);
+        if within.len() * 2 <= spans.len() {
+            return within.iter().map_while(|s| s.clip(span)).map(Span::len).sum();
+        }
+        let outside: u32 = before.iter().chain(behind).map(|s| s.len()).sum();
+        let cut = |s: &Span| s.len() - s.clip(span).map_or(0, Span::len);
+        let first = within.first().map_or(0, cut);
+        let last = if within.len() > 1 { within.last().map_or(0, cut) } else { 0 };
+        self.bytes - outside - first - last
     }
 
     /// The span of the set that holds `seq`.

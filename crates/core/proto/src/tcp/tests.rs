@@ -11,7 +11,7 @@ use clearway_pkt::{Iface, Offloads, RxMeta};
 use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Addr, Endpoint, Flags, Segment, Seq, ipv4, ipv6, tcp};
 
-use crate::testing::{Net, addr, config, raw, tcp_packet};
+use crate::testing::{Net, addr, config, raw, roomy, tcp_packet};
 use crate::*;
 
 mod attack;
@@ -363,11 +363,16 @@ struct Link {
 
 impl World {
     fn new(config: Config, offloads: Offloads, delay: Duration) -> World {
+        World::roomy(config, offloads, delay, 1 << 20)
+    }
+
+    /// With so many bytes of room for what was written and for what was not read.
+    fn roomy(config: Config, offloads: Offloads, delay: Duration, room: u32) -> World {
         let end = |a: &str, salt: u8| {
             let mut config = config.clone();
             config.secret = [salt; 32];
             let spec = InterfaceSpec { offloads, ..raw(1500) };
-            Net::with(config, &[(spec, &[a])])
+            Net::over(roomy(config, room), &[(spec, &[a])])
         };
         let ends = [end("10.0.0.1/24", 3), end("10.0.0.2/24", 5)];
         let now = ends[0].now;

@@ -97,14 +97,25 @@ fn three_spans_above_or_more_than_two_segments_mean_lost() {
 }
 
 #[test]
+fn every_second_segment_of_a_thousand_and_a_half_is_remembered() {
+    let mut board = Scoreboard::new();
+    for i in 0..750u32 {
+        let start = 100 + MSS + 2 * MSS * i;
+        let said = board.update(&[b(start, start + MSS)], Seq(100), Seq(100 + 1500 * MSS));
+        assert_eq!((said.newly, said.refused), (MSS, 0));
+    }
+    assert_eq!(board.bytes(), 750 * MSS);
+}
+
+#[test]
 fn every_second_byte_fills_the_board_and_no_more() {
     let mut board = Scoreboard::new();
     let mut refused = 0u32;
-    for i in 0..1000u32 {
+    for i in 0..2000u32 {
         refused += u32::from(board.update(&[b(102 + 2 * i, 103 + 2 * i)], Seq(100), Seq(5000)).refused);
     }
     assert_eq!(board.bytes(), RANGES as u32);
-    assert_eq!(refused, 1000 - RANGES as u32);
+    assert_eq!(refused, 2000 - RANGES as u32);
 }
 
 const WIDTH: u32 = 600;

@@ -16,6 +16,12 @@ struct Path {
     overtaken_by: u64,
     clock_step: Duration,
     seconds: u64,
+    /// What would wait longer in the queue is lost; None: a round trip, and 20 ms at least.
+    queue: Option<Duration>,
+    /// Each packet with data is late by up to so much, most of them by half of it, and overtakes others.
+    jitter: Duration,
+    /// Bytes that both ends keep.
+    room: u32,
 }
 
 impl Path {
@@ -28,6 +34,9 @@ impl Path {
             overtaken_by: 3,
             clock_step: Duration::from_nanos(1),
             seconds: 6,
+            queue: None,
+            jitter: Duration::ZERO,
+            room: 1 << 20,
         }
     }
 }
@@ -49,17 +58,21 @@ struct Outcome {
 fn bulk(path: Path, config: Config) -> Outcome {
     let mut config = config;
     config.tcp.clock_step = config.tcp.clock_step.max(path.clock_step);
-    let mut world = World::new(config, Offloads::default(), Duration::from_micros(path.rtt_ms * 500));
+    let mut world = World::roomy(config, Offloads::default(), Duration::from_micros(path.rtt_ms * 500), path.room);
     let (a, b) = world.connect(ConnOptions::default());
     let bytes_per_second = path.mbit * 125_000;
     world.clock_step = path.clock_step;
-    world.link = Some(Link { bytes_per_second, queue: ms(path.rtt_ms).max(ms(20)) });
+    world.link = Some(Link { bytes_per_second, queue: path.queue.unwrap_or(ms(path.rtt_ms).max(ms(20))) });
     let (mut dice, mut late) = (Rng::seed(7), Rng::seed(8));
     world.lose =
         std::boxed::Box::new(move |from, _, packet| from == 0 && packet.len() > 100 && dice.chance(path.loss_ppm));
     let slot = Duration::from_nanos(1500 * 1_000_000_000 / bytes_per_second);
     world.late = std::boxed::Box::new(move |from, _| match from == 0 && late.chance(path.reorder_ppm) {
         true => slot.times(late.between(1, path.overtaken_by)) + Duration::from_nanos(slot.as_nanos() / 2),
+        // The sum of four draws is as good as normally distributed.
+        false if from == 0 && path.jitter > Duration::ZERO => {
+            Duration::from_nanos((0..4).map(|_| late.below(path.jitter.as_nanos() / 4)).sum())
+        }
         false => Duration::ZERO,
     });
     let got = world.transfer(0, a, b, &zeros((bytes_per_second * path.seconds) as usize), secs(path.seconds)).len();
@@ -114,6 +127,13 @@ fn random_losses_cost_no_more_than_the_law_of_the_window_says() {
         ("loss 1 %", one(66), 1.8, 4.0),
         ("loss 3 %", three(66), 0.8, 4.0),
     ]);
+}
+
+/// Slow start fills a queue of a thousand packets and more until every second packet is lost: there are as many holes as half of that.
+#[test]
+fn a_deep_queue_that_overflows_has_next_to_nothing_sent_again_in_vain() {
+    let deep = Path { mbit: 100, queue: Some(ms(120)), room: 8 << 20, seconds: 4, ..Path::of(66) };
+    hold(&[("100 Mbit/s, deep queue", deep, 80.0, 4.0)]);
 }
 
 #[test]
