@@ -103,6 +103,37 @@ fn peers_that_read_nothing_take_nothing_from_others_of_a_c_program() {
     assert!(said.contains("echoed "), "{said}");
 }
 
+/// More than a send queue holds, so the server goes on when there is room again.
+#[test]
+fn the_server_of_bytes_answers_with_as_many_as_are_asked_for() {
+    if !have::root() {
+        return;
+    }
+    let bytes = build("bytes.c");
+    let tap = Tap::new();
+    let server = tap.serve(&bytes);
+    for (head, expected) in [
+        ("GET /random/9000000?seed=1 HTTP/1.1\r\n\r\n", Some(9_000_000)),
+        ("GET /other HTTP/1.0\r\nHost: x\r\n\r\n", None),
+    ] {
+        tap.inside(|| {
+            let at = SocketAddr::new(Tap::OURS[1].parse().unwrap(), 80);
+            let mut stream = std::net::TcpStream::connect_timeout(&at, TIME_LIMIT).unwrap();
+            stream.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+            let (first, second) = head.as_bytes().split_at(7);
+            stream.write_all(first).unwrap();
+            stream.write_all(second).unwrap();
+            let mut came = Vec::new();
+            stream.read_to_end(&mut came).unwrap();
+            let end = came.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+            let line = if expected.is_some() { "HTTP/1.0 200 OK\r\n" } else { "HTTP/1.0 404 Not Found\r\n" };
+            assert!(came.starts_with(line.as_bytes()), "{}", String::from_utf8_lossy(&came[..end]));
+            assert_eq!(came.len() - end - 4, expected.unwrap_or(0));
+        });
+    }
+    server.stop();
+}
+
 #[test]
 fn the_echo_server_says_what_is_wrong_with_a_port_and_with_an_address() {
     let echo = build("echo.c");
