@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ struct Worker {
     notifier: Internal,
     /// It slept when a message was left for it quietly, and was not woken since.
     owed: AtomicBool,
+    /// Which of its sleeps it was notified in last. It looks at the rings when that ends, so a busy process notifies it once, whatever it leaves until then.
+    rung: AtomicU64,
 }
 
 /// Everything that entering brings.
@@ -170,9 +172,9 @@ impl Attachment {
         let index = attach_socket::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
         self.leave(worker, message, look);
-        if self.host.is_asleep(index) {
+        if let Some(sleep) = self.host.which_sleep(index) {
             worker.owed.store(false, Ordering::Relaxed);
-            worker.notify();
+            worker.wake(sleep);
         }
     }
 
@@ -181,7 +183,7 @@ impl Attachment {
         let index = attach_socket::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
         self.leave(worker, message, look);
-        if self.host.is_asleep(index) {
+        if self.host.which_sleep(index).is_some_and(|sleep| worker.rung.load(Ordering::Relaxed) != sleep) {
             worker.owed.store(true, Ordering::Relaxed);
             self.owes_bell.store(true, Ordering::Release);
         }
@@ -192,8 +194,13 @@ impl Attachment {
         if !self.owes_bell.load(Ordering::Relaxed) || !self.owes_bell.swap(false, Ordering::AcqRel) {
             return;
         }
-        for worker in self.requests.iter().filter(|worker| worker.owed.swap(false, Ordering::Relaxed)) {
-            worker.notify();
+        for (index, worker) in self.requests.iter().enumerate() {
+            if worker.owed.swap(false, Ordering::Relaxed)
+                // One that is awake looks before it sleeps.
+                && let Some(sleep) = self.host.which_sleep(index)
+            {
+                worker.wake(sleep);
+            }
         }
     }
 
@@ -216,6 +223,15 @@ impl Attachment {
 }
 
 impl Worker {
+    /// Wakes it from this sleep. Another thread that is about to do so may notify it once more.
+    fn wake(&self, sleep: u64) {
+        if self.rung.load(Ordering::Relaxed) != sleep {
+            self.notify();
+            // Behind the notification: who sees this relies on it.
+            self.rung.store(sleep, Ordering::Relaxed);
+        }
+    }
+
     fn notify(&self) {
         // A full counter rings already.
         let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
@@ -354,7 +370,12 @@ fn settle(
     let mut events = Vec::with_capacity(workers);
     for rings in &welcome.rings {
         let ring = Mutex::new(RingProducer::new(&queue_pair, rings.requests, rings.slots)?);
-        requests.push(Worker { ring, notifier: Internal::new(next()?), owed: AtomicBool::new(false) });
+        requests.push(Worker {
+            ring,
+            notifier: Internal::new(next()?),
+            owed: AtomicBool::new(false),
+            rung: AtomicU64::new(0),
+        });
         events.push(RingConsumer::new(&queue_pair, rings.events, rings.slots)?);
     }
     let attachment = Arc::new(Attachment {
@@ -379,3 +400,6 @@ fn program() -> String {
     let name = Path::new(&name).file_name().unwrap_or_default();
     name.to_string_lossy().chars().take(64).collect()
 }
+
+#[cfg(test)]
+mod tests;

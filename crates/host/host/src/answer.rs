@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clearway_session::errno::Refusal;
 use clearway_session::program::Program;
+use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::Reply;
 use clearway_shm::socket;
 use nix::sys::socket::{Shutdown, shutdown};
@@ -41,6 +42,13 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
+    /// What its program said before it asked is heard before it is answered, and is done by then.
+    pub(crate) fn hear(&self, worker: &mut Worker) {
+        let time = worker.time();
+        let (sessions, stack) = worker.both();
+        sessions.hear_program(time, stack, &self.program);
+    }
+
     /// Answers, with the descriptors that belong to a good answer.
     pub(crate) fn answer(&self, result: Result<Reply, Refusal>, descriptors: &[BorrowedFd<'_>]) {
         match result {

@@ -50,7 +50,7 @@ impl Workers {
         let Some(attach_socket) = self.attach_sockets.get(worker) else { return };
         // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a notifier would only cost both of us a
         // system call: there are several jobs for each connection that a program makes.
-        if attach_socket.mailbox.put(job) && sleep::is_asleep(self.page.sleeps(worker)) {
+        if attach_socket.mailbox.put(job) && sleep::which_sleep(self.page.sleeps(worker)).is_some() {
             attach_socket.notifier.notify();
         }
     }

@@ -8,14 +8,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use clearway_options::{Congestion, Info, SocketOptions};
+pub use clearway_options::{Congestion, Field, Info, SocketOptions};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
 use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::attach_socket::VERSION;
 use crate::layout::{HostHead, MAGIC, WorkerWord};
 use crate::memory::{Segment, ShmError};
@@ -48,7 +48,7 @@ impl HostPage {
     }
 
     /// The word that says whether a worker sleeps; see [`crate::sleep`].
-    pub fn sleeps(&self, worker: usize) -> &AtomicU32 {
+    pub fn sleeps(&self, worker: usize) -> &AtomicU64 {
         &self.workers[worker].sleeps
     }
 
@@ -103,7 +103,12 @@ impl HostView {
 
     /// After a message was put into a ring of this worker: whether its notifier must be notified. False for a worker that there is not.
     pub fn is_asleep(&self, worker: usize) -> bool {
-        self.workers.get(worker).is_some_and(|word| crate::sleep::is_asleep(&word.sleeps))
+        self.which_sleep(worker).is_some()
+    }
+
+    /// The same, and which sleep it is: a process notifies it once for each ([`crate::sleep::which_sleep`]).
+    pub fn which_sleep(&self, worker: usize) -> Option<u64> {
+        self.workers.get(worker).and_then(|word| crate::sleep::which_sleep(&word.sleeps))
     }
 }
 

@@ -12,6 +12,7 @@
 #[cfg(not(loom))]
 use std::mem::offset_of;
 
+use clearway_options::Field;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::atomic::{AtomicU32, AtomicU64, Reserved};
@@ -41,9 +42,9 @@ pub struct HostHead {
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct WorkerWord {
-    /// 1 while the worker sleeps, or is about to: who puts a message into a ring then notifies it.
-    pub sleeps: AtomicU32,
-    reserved: [Reserved; 15],
+    /// Odd while the worker sleeps, or is about to: who puts a message into a ring then notifies it, once for each value.
+    pub sleeps: AtomicU64,
+    reserved: [Reserved; 14],
 }
 
 /// Counters of threads that wait for connections, in each queue pair.
@@ -113,6 +114,24 @@ pub mod request {
     /// The process took the session out of an accept FIFO and marked it as its own ([`super::SessionHead::claim`]); `aux` names the session fd that it has for it
     /// ([`crate::attach_socket::Reply::SessionFds`]).
     pub const CLAIM: u32 = 5;
+    /// An option of a stream: `aux` says which, and its value ([`super::option_word`]).
+    pub const OPTION: u32 = 6;
+}
+
+/// Bits of [`request::OPTION`]'s word that are the value; the field's number is above.
+const OPTION_BITS: u32 = 24;
+
+/// What [`request::OPTION`] says of a field. None: its value does not fit, and the host is asked instead.
+pub fn option_word(field: Field, value: u64) -> Option<u32> {
+    let (number, value) = (u8::try_from(field as u16).ok()?, u32::try_from(value).ok()?);
+    (value >> OPTION_BITS == 0).then_some(u32::from(number) << OPTION_BITS | value)
+}
+
+/// The same read again. None: there is no such field.
+pub fn option_of(word: u32) -> Option<(Field, u64)> {
+    let number = (word >> OPTION_BITS) as u16;
+    let field = Field::ALL.iter().find(|field| **field as u16 == number)?;
+    Some((*field, u64::from(word & ((1 << OPTION_BITS) - 1))))
 }
 
 /// What a worker puts into a ring: marks to look, not facts. The facts are in the session's words and FIFOs.

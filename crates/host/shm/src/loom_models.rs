@@ -2,7 +2,7 @@
 
 use loom::model;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 
 use crate::fifo::{Consumer, FifoMem, Producer};
@@ -194,21 +194,22 @@ fn a_worker_that_sleeps_gets_every_byte() {
     builder.check(|| {
         let (mut producer, mut consumer) = fifo(4);
         let (mut requests, mut worker_requests) = ring::modelled(2);
-        let sleeps = Arc::new(AtomicU32::new(0));
+        let sleeps = Arc::new(AtomicU64::new(0));
         let word = sleeps.clone();
         let worker = thread::spawn(move || {
             let mut bytes = 0;
             while bytes < 2 {
                 bytes += drain(&mut worker_requests, &mut consumer);
-                sleep::about_to_sleep(&word);
+                sleep::doze(&word);
                 if bytes < 2 && worker_requests.is_empty() {
                     thread::park();
                 }
-                sleep::all_awake(&word);
+                sleep::rise(&word);
             }
         });
+        let mut rung = None;
         for byte in 0..2 {
-            send(&mut producer, &mut requests, byte, &sleeps, &worker);
+            send(&mut producer, &mut requests, byte, (&sleeps, &mut rung), &worker);
         }
         worker.join().unwrap();
     });
@@ -218,14 +219,17 @@ fn send(
     producer: &mut Producer,
     requests: &mut RingProducer,
     byte: u8,
-    sleeps: &AtomicU32,
+    (sleeps, rung): (&AtomicU64, &mut Option<u64>),
     worker: &thread::JoinHandle<()>,
 ) {
     assert_eq!(producer.write(&[byte]), Ok(1));
     if producer.kick() {
         requests.push(message(0)).unwrap();
-        if sleep::is_asleep(sleeps) {
+        // Once for each sleep, as `Attachment::push` of the client does it.
+        let sleep = sleep::which_sleep(sleeps);
+        if sleep.is_some() && sleep != *rung {
             worker.thread().unpark();
+            *rung = sleep;
         }
     }
 }

@@ -54,8 +54,11 @@ pub trait App<E: Env> {
         None
     }
 
-    /// Called when the engine has slept, or [`App::may_sleep`] kept it from that.
-    fn woke(&mut self) {}
+    /// Called when the engine has slept, or [`App::may_sleep`] kept it from that. `rung`: what [`App::wait_fd`] says may be readable now.
+    #[inline]
+    fn woke(&mut self, rung: bool) {
+        let _ = rung;
+    }
 
     /// Whether there is nothing left to do; the engine then ends by itself.
     fn is_finished(&self) -> bool {

@@ -315,9 +315,10 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             self.sleeps += 1;
             wait::sleep(&self.seat.notifier, self.app.wait_fd(), self.ports.all_working(), now, deadline.min(report))
         } else {
-            Ok(())
+            // Who left something may have rung for the sleep that did not come.
+            Ok(true)
         };
-        self.app.woke();
+        self.app.woke(*slept.as_ref().unwrap_or(&true));
         slept.map_err(EngineError::Wait)?;
         Ok(if may_sleep { Step::Slept } else { Step::Again })
     }

@@ -52,17 +52,18 @@ impl AsFd for Notifier {
     }
 }
 
-/// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed.
+/// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed. Answers whether `other` is readable.
 pub(crate) fn sleep<'a, D: Facts + 'a>(
     notifier: &Notifier,
     other: Option<BorrowedFd<'a>>,
     ports: impl Iterator<Item = &'a D>,
     now: Instant,
     deadline: Instant,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut fds: [PollFd<'_>; 2 + MAX_PORTS] =
         std::array::from_fn(|_| PollFd::new(notifier.fd.as_fd(), PollFlags::POLLIN));
     let mut count = 1;
+    let has_other = other.is_some();
     for fd in other.into_iter().chain(ports.filter_map(Facts::wait_fd)) {
         if let Some(place) = fds.get_mut(count) {
             *place = PollFd::new(fd, PollFlags::POLLIN);
@@ -80,7 +81,7 @@ pub(crate) fn sleep<'a, D: Facts + 'a>(
     if notified {
         notifier.clear();
     }
-    Ok(())
+    Ok(has_other && fds[1].revents().is_some_and(|r| !r.is_empty()))
 }
 
 /// Ports that one engine drives at most.

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_shm::attach_socket::{GroupChange, Kind, Reply, Request, SocketOptions};
-use clearway_shm::layout::{flags, state};
+use clearway_shm::attach_socket::{Field, GroupChange, Kind, Reply, Request, SocketOptions};
+use clearway_shm::layout::{flags, option_word, request, state};
 
 use crate::ready::ALL;
 use crate::{Errno, Socket};
@@ -134,19 +134,52 @@ impl Socket {
         self.with(|socket| socket.options)
     }
 
-    /// Sets all of them.
+    /// Sets all of them. A stream refuses none, so its worker is told by the ring, and nobody waits.
     ///
     /// # Errors
     /// When the host is gone.
     pub fn set_options(&self, options: &SocketOptions) -> Result<(), Errno> {
-        let told = self.ask(&Request::Options { session: self.core.id(), options: *options });
+        let told = match self.option_words(options) {
+            Some(words) => self.tell_options(&words),
+            None => self.ask(&Request::Options { session: self.core.id(), options: *options }).map(drop),
+        };
         // One that comes back has them when it does.
         if told.is_err() && (self.is_alive() || !self.core.comes_back()) {
-            return told.map(drop);
+            return told;
         }
         self.set_flag(flags::OOB_INLINE, options.oob_inline);
         self.core.heed(options);
         self.with(|socket| socket.options = *options);
+        Ok(())
+    }
+
+    /// What a message says of each option that is another than before. None: the host is to be asked.
+    fn option_words(&self, options: &SocketOptions) -> Option<Vec<u32>> {
+        if self.core.kind != Kind::Stream {
+            return None;
+        }
+        let known = self.options();
+        let differs = |field: &&Field| known.get(**field) != options.get(**field);
+        let mut fields: Vec<Field> = Field::ALL.iter().filter(differs).copied().collect();
+        if fields.is_empty() {
+            // Set once more it still sends what waits.
+            fields.push(Field::Nodelay);
+        }
+        fields.into_iter().map(|field| option_word(field, options.get(field))).collect()
+    }
+
+    fn tell_options(&self, words: &[u32]) -> Result<(), Errno> {
+        let attachment = self.attachment()?;
+        // Bytes may wait for what was set. Otherwise the worker need not hear of it before it hears of anything else.
+        let may_act = self.unsent_bytes() > 0;
+        for word in words {
+            let message = self.message(request::OPTION, *word);
+            let look = || self.client.poll_once();
+            match may_act {
+                true => attachment.push(message, look),
+                false => attachment.push_quietly(message, look),
+            }
+        }
         Ok(())
     }
 }

@@ -154,13 +154,13 @@ impl Host {
             if worked || self.manner == Manner::Hasty {
                 continue;
             }
-            sleep::about_to_sleep(self.page.sleeps(0));
+            sleep::doze(self.page.sleeps(0));
             if self.turn() {
-                sleep::all_awake(self.page.sleeps(0));
+                sleep::rise(self.page.sleeps(0));
                 continue;
             }
             self.doze();
-            sleep::all_awake(self.page.sleeps(0));
+            sleep::rise(self.page.sleeps(0));
             self.notifier.clear();
         }
     }

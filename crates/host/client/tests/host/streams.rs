@@ -1,9 +1,10 @@
 //! Streams: what calls return, and what ends a connection.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use clearway_client::{Errno, How, Kind};
+use clearway_client::{Client, Errno, How, Kind, SocketOptions};
 
 use crate::guests::*;
 use crate::world::World;
@@ -289,4 +290,46 @@ fn inner_values_are_told() {
     let info = ours.info().unwrap();
     assert_eq!((info.state, info.bytes_acked), (1, 100_000));
     assert!(info.snd_mss > 0 && info.snd_cwnd > 0);
+}
+
+#[test]
+fn options_of_a_stream_hold_without_a_question() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    let asked = || world.host.counts().unwrap().questions;
+    let before = asked();
+    let set = SocketOptions {
+        nodelay: true,
+        keepalive: true,
+        keep_idle: 60,
+        keep_interval: 10,
+        linger: Some(7),
+        tos: 0x10,
+        ..SocketOptions::default()
+    };
+    for socket in [&ours, &theirs] {
+        socket.set_options(&SocketOptions { cork: true, ..set }).unwrap();
+        socket.set_options(&set).unwrap();
+        socket.set_options(&set).unwrap();
+    }
+    assert_eq!(asked(), before);
+    // Who asks is told of what was said before.
+    let inheritor = Client::attach_as_inheritor(config(&world, "", ""), ours.session_fd.as_fd()).unwrap().unwrap();
+    let inherited = inheritor.inherit_session_fd(ours.session_fd.as_fd()).unwrap().unwrap();
+    assert_eq!(inherited.options(), set);
+    // What does not fit a message is asked for, behind what did.
+    let before = asked();
+    let long = SocketOptions { user_timeout: u32::MAX, nodelay: false, ..set };
+    theirs.set_options(&long).unwrap();
+    assert_eq!(asked(), before + 1);
+}
+
+#[test]
+fn a_cork_that_is_taken_off_by_a_message_lets_out_what_it_held() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    ours.set_options(&SocketOptions { cork: true, ..SocketOptions::default() }).unwrap();
+    send_all(&ours, b"held");
+    ours.set_options(&SocketOptions::default()).unwrap();
+    assert_eq!(recv_all(&theirs, 4), b"held");
 }

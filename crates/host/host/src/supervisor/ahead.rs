@@ -58,6 +58,7 @@ impl Supervisor {
             Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
         };
         let job = move |worker: &mut clearway_session::Worker| {
+            asker.hear(worker);
             let (sessions, stack) = worker.both();
             let mut opened = Vec::new();
             let mut refusal = None;

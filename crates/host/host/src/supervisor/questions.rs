@@ -32,6 +32,7 @@ const HANDOFFS: usize = 1;
 
 impl Supervisor {
     pub(super) fn on_request(&mut self, handle: Handle<Process>, request: Request) {
+        self.counts.questions += 1;
         if let Request::Hello(hello) = &request {
             return self.on_hello(handle, hello);
         }
@@ -138,6 +139,7 @@ impl Supervisor {
             return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
         }
         let job = move |worker: &mut Worker| {
+            asker.hear(worker);
             let result = f(worker, &asker);
             asker.answer(result, &[]);
         };
@@ -152,13 +154,16 @@ impl Supervisor {
         (theirs, session): (OwnedFd, Arc<AtomicU64>),
         f: impl FnOnce(&mut Worker, &Asker) -> Result<attach_socket::Session, Refusal> + Send + 'static,
     ) {
-        let job = move |worker: &mut Worker| match f(worker, &asker) {
-            Ok(made) => {
-                session.store(made.id, Ordering::Release);
-                asker.answer(Ok(Reply::Opened(made)), &[theirs.as_fd()]);
+        let job = move |worker: &mut Worker| {
+            asker.hear(worker);
+            match f(worker, &asker) {
+                Ok(made) => {
+                    session.store(made.id, Ordering::Release);
+                    asker.answer(Ok(Reply::Opened(made)), &[theirs.as_fd()]);
+                }
+                // The session fd closes by itself when nobody gets it.
+                Err(refusal) => asker.answer(Err(refusal), &[]),
             }
-            // The session fd closes by itself when nobody gets it.
-            Err(refusal) => asker.answer(Err(refusal), &[]),
         };
         self.workers.to_worker(worker, Box::new(job));
     }

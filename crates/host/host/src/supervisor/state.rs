@@ -60,6 +60,8 @@ pub struct SupervisorCounts {
     pub silent: u64,
     /// Processes that did not keep to the rules of the socket, and programs that wrote something impossible into shared memory.
     pub cut_off: u64,
+    /// Questions that were heard.
+    pub questions: u64,
     /// Processes now.
     pub processes: u32,
     /// Programs now.

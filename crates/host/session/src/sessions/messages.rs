@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_proto::ConnId;
-use clearway_shm::layout::{Message, request};
+use clearway_shm::attach_socket::Kind;
+use clearway_shm::layout::{Message, option_of, request};
 
 use super::queue_pair::QUEUE_PAIR_SLOTS;
 use super::state::{Session, Sessions, What};
 use crate::env::HostStack;
+use crate::program::Program;
 
 /// Messages of one process that are taken in one turn.
 const QUANTUM: usize = 256;
@@ -29,6 +31,15 @@ impl Sessions {
     pub fn hear(&mut self, time: Time, stack: &mut HostStack) {
         for _ in 0..QUEUE_PAIR_SLOTS as usize / QUANTUM {
             self.take_messages(time, stack);
+        }
+    }
+
+    /// Takes what the processes of one program have left by now: a question is answered behind what was said before it.
+    pub fn hear_program(&mut self, time: Time, stack: &mut HostStack, program: &Arc<Program>) {
+        for at in 0..self.queue_pairs.len() {
+            if Arc::ptr_eq(&self.queue_pairs[at].program, program) {
+                self.had_work |= self.take_from(time, stack, at, QUEUE_PAIR_SLOTS as usize) > 0;
+            }
         }
     }
 
@@ -108,6 +119,9 @@ impl Sessions {
     }
 
     fn on_message(&mut self, time: Time, stack: &mut HostStack, handle: Handle<Session>, message: Message) {
+        if message.what == request::OPTION {
+            return self.on_option(stack, handle, message.aux);
+        }
         let Some(session) = self.table.get_mut(handle) else { return };
         match (message.what, &mut session.what) {
             (request::WROTE, What::Conn(conn)) => {
@@ -137,6 +151,20 @@ impl Sessions {
             (request::SHUT_READ, _) => {}
             _ => self.report.stray_messages += 1,
         }
+    }
+
+    /// A process sets one option of a stream, which no stream refuses.
+    fn on_option(&mut self, stack: &mut HostStack, handle: Handle<Session>, word: u32) {
+        let Some(session) = self.table.get(handle) else { return };
+        let mut options = session.options;
+        let is_one = option_of(word).is_some_and(|(field, value)| options.put(field, value));
+        if !is_one || session.kind != Kind::Stream {
+            self.report.stray_messages += 1;
+            return;
+        }
+        let (program, id) = (Arc::clone(&session.program), session.id);
+        let set = self.set_options(stack, &program, id, options);
+        debug_assert!(set.is_ok(), "a stream takes all options");
     }
 }
 

@@ -126,7 +126,7 @@ impl App<HostEnv> for Sessions {
 
     fn may_sleep(&mut self) -> bool {
         self.notify_all();
-        sleep::about_to_sleep(self.context.page().sleeps(self.index));
+        sleep::doze(self.context.page().sleeps(self.index));
         !(self.is_asked)()
             && self.unfinished.is_empty()
             && self.unpassed.is_empty()
@@ -139,9 +139,11 @@ impl App<HostEnv> for Sessions {
         Some(self.notifier_set.as_fd())
     }
 
-    fn woke(&mut self) {
-        sleep::all_awake(self.context.page().sleeps(self.index));
-        self.notifier_set.settle();
+    fn woke(&mut self, rung: bool) {
+        sleep::rise(self.context.page().sleeps(self.index));
+        if rung {
+            self.notifier_set.settle();
+        }
     }
 
     fn stop(&mut self, _time: Time, stack: &mut HostStack) {

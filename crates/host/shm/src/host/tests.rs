@@ -10,10 +10,10 @@ fn processes_read_what_the_host_writes() {
     assert_eq!((view.boot(), view.workers(), view.routes()), (42, 3, 0));
     page.routes_changed();
     assert_eq!((view.routes(), page.routes()), (1, 1));
-    crate::sleep::about_to_sleep(page.sleeps(1));
+    crate::sleep::doze(page.sleeps(1));
     let asleep: Vec<bool> = (0..4).map(|worker| view.is_asleep(worker)).collect();
     assert_eq!(asleep, [false, true, false, false], "and there is no fourth worker");
-    crate::sleep::awake(page.sleeps(1));
+    crate::sleep::rise(page.sleeps(1));
     assert!(!view.is_asleep(1));
 }
 

@@ -31,7 +31,7 @@ impl App<Stores> for Quiet {
         self.stay_awake = self.stay_awake.saturating_sub(1);
         !awake
     }
-    fn woke(&mut self) {
+    fn woke(&mut self, _rung: bool) {
         self.woke += 1;
     }
     fn stop(&mut self, _time: Time, _stack: &mut Stack<Stores>) {}
