@@ -22,6 +22,10 @@ use crate::store::{Env, TxStore};
 /// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
 const LONGEST_ECHO_MS: u32 = 10 * 60 * 1000;
 
+/// What is in flight beside a segment that is timed, as far as its sample's weight is concerned: nothing. One segment is timed at a time, so there is one such
+/// sample in a round trip, however much is in flight. Echoes come with every ACK.
+const ALONE: u32 = 1;
+
 /// What an arriving segment says about what we sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Said<'a> {
@@ -154,7 +158,7 @@ fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_,
     let sample = if c.marks.has(Marks::TIMING) { timed_round_trip(cx.now, c, (una, una), cwnd_limited) } else { None };
     take_acked(c, cx, acked, una);
     if let Some(sample) = sample {
-        c.rtt.on_sample(sample, before, c.mss);
+        c.rtt.on_sample(sample, ALONE, c.mss);
     }
     if cwnd_limited {
         if !(ECN && c.ecn_holds_back(cx.pools, una)) {
@@ -227,6 +231,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         return;
     }
     let cwnd_limited = c.cc.is_limited();
+    let is_timed = c.marks.has(Marks::TIMING);
     let held = c.sack.get(&cx.pools.boards).map_or(0, Scoreboard::bytes);
     let rtt_sample = if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
     if sack.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
@@ -252,7 +257,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         take_acked(c, cx, acked, una);
     }
     if let Some(sample) = info.rtt_sample {
-        c.rtt.on_sample(sample, info.flight_before, c.mss);
+        c.rtt.on_sample(sample, if is_timed { ALONE } else { info.flight_before }, c.mss);
     }
     if c.recovery.phase() != Phase::Open && c.was_for_nothing(cx.pools, echo.filter(|_| acked > 0), sack.original) {
         cx.counters.tcp.losses_undone += 1;

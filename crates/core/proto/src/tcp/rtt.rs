@@ -42,7 +42,7 @@ impl Rtt {
         Rtt { srtt: 0, rttvar: 0, min: u32::MAX, backoff: 0, known: false, syn_timed_out: false, syn_repeated: false }
     }
 
-    /// Takes the sample `r`, made while `flight` bytes were out in segments of `mss`.
+    /// Takes the sample `r`, one of those that `flight` bytes in segments of `mss` bring in a round trip.
     ///
     /// The caller obeys Karn: no sample from data that was sent twice unless a timestamp tells the copies apart (RFC 6298 3, RFC 7323 4.1).
     /// The sample ends a backoff.

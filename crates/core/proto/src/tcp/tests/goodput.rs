@@ -136,6 +136,18 @@ fn a_deep_queue_that_overflows_has_next_to_nothing_sent_again_in_vain() {
     hold(&[("100 Mbit/s, deep queue", deep, 80.0, 4.0)]);
 }
 
+/// Every packet is late, by up to twice what the path takes, and overtakes others.
+#[test]
+fn jitter_that_is_longer_than_the_path_is_learned() {
+    let clean = Path { mbit: 1000, seconds: 1, ..Path::of(2) };
+    let jitter = |micros| Path { jitter: Duration::from_micros(micros), ..clean };
+    hold(&[
+        ("jitter of 0.25 ms", jitter(250), 500.0, 4.0),
+        ("jitter of 1 ms", jitter(1_000), 500.0, 8.0),
+        ("jitter of 4 ms", jitter(4_000), 500.0, 20.0),
+    ]);
+}
+
 #[test]
 fn reordering_of_a_fast_path_costs_no_more() {
     for rtt_ms in [2, 20] {

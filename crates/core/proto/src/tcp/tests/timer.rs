@@ -259,3 +259,18 @@ fn after_a_long_pause_the_window_stays_when_the_configuration_says_so() {
     b.out();
     assert_eq!(b.info().cwnd, grown);
 }
+
+#[test]
+fn the_average_follows_a_round_trip_that_grows_with_a_queue() {
+    let mut w = World::roomy(config(), Offloads::default(), ms(1), 4 << 20);
+    let (a, b) = w.connect(ConnOptions::default());
+    // A queue that never overflows: what is in flight is bounded by the room at both ends.
+    w.link = Some(Link { bytes_per_second: 12_500_000, queue: secs(10) });
+    w.transfer(0, a, b, &std::vec![0; 40_000_000], secs(3));
+    let (info, counted) = (w.ends[0].stack.info(a).unwrap(), w.ends[0].stack.counters().tcp);
+    let waits = Duration::from_nanos(u64::from(info.unacked) * 80);
+    assert!(waits > ms(100), "{info:?}");
+    let rtt = info.rtt;
+    assert!(rtt > waits.per(2) && rtt < waits.times(2), "{rtt:?} where {waits:?} are in flight");
+    assert_eq!((counted.tail_loss_probes, counted.retransmitted_segs), (0, 0));
+}
