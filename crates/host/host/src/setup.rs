@@ -36,6 +36,8 @@ pub struct Setup {
     /// Programs are let in from the start. Otherwise they wait at the attach sockets until [`crate::HostHandle::open_attach_sockets`] is called: whoever comes while
     /// namespaces are being made finds all of them, or none of us.
     pub open: bool,
+    /// There is no attach socket, and nothing in the file system: who comes in is brought by [`crate::HostByHand::connect`].
+    pub is_private: bool,
     /// Called on each worker's thread first.
     pub on_thread: Option<ThreadHook>,
 }
@@ -112,6 +114,7 @@ impl Setup {
             sessions: SESSIONS,
             memory: memory_share(),
             open: true,
+            is_private: false,
             on_thread: None,
         }
     }

@@ -24,6 +24,8 @@ mod words;
 #[cfg(not(loom))]
 pub mod host;
 #[cfg(not(loom))]
+pub mod in_process;
+#[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
 pub mod memory;

@@ -93,6 +93,14 @@ impl Supervisor {
         }
     }
 
+    /// A connection for this process itself, as if it had come to the main attach socket.
+    pub(crate) fn bring_in(&mut self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = socket::connection()?;
+        let who = socket::peer_credentials(ours.as_fd()).ok();
+        self.meet_as(ours, (None, false), who);
+        Ok(theirs)
+    }
+
     /// Somebody knocked, at the attach socket of this namespace, or at the one that is the way back.
     fn meet(&mut self, socket: OwnedFd, came: (Option<String>, bool)) {
         let who = socket::peer_credentials(socket.as_fd()).ok();

@@ -97,6 +97,9 @@ impl Supervisor {
         let mut namespaces = namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         let id = spec.id.clone();
         let number = namespaces.add(spec)?;
+        if self.setup.is_private {
+            return Ok(number);
+        }
         let path = paths::namespace_attach_socket(&self.setup.socket, &id);
         let made = make_folder(&path);
         if let (Ok(true), Some(folder)) = (&made, path.parent()) {

@@ -1,7 +1,7 @@
 //! The supervisor's turn: what its descriptors have, one after the other.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -77,6 +77,9 @@ impl Supervisor {
             counts: SupervisorCounts::default(),
             key: Key::for_this_start().map_err(|error| HostError::System("read random bytes", error))?,
         };
+        if setup.is_private {
+            return Ok(supervisor);
+        }
         supervisor.open_main_attach_socket()?;
         // Behind the attach socket's folder, which is there now and is not somebody else's.
         match Key::beside(&setup.socket) {
@@ -84,6 +87,11 @@ impl Supervisor {
             Err(error) => tracing::warn!(%error, "programs of an earlier start are not known without their secrets"),
         }
         Ok(supervisor)
+    }
+
+    /// Readable while one of its descriptors has something.
+    pub(crate) fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
     }
 
     /// Keeps host until it is stopped.

@@ -28,6 +28,13 @@ impl Sessions {
         }
     }
 
+    /// The last holder of every session is about to end: what was written still goes out.
+    pub fn close_all(&mut self, stack: &mut HostStack) {
+        for handle in self.table.iter().map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.end(stack, handle, false);
+        }
+    }
+
     /// The session ends, with a reset that leaves behind what may still leave, or as it was left.
     pub(super) fn end(&mut self, stack: &mut HostStack, handle: Handle<Session>, reset: bool) {
         if !reset && (self.ends_later(stack, handle) || self.sends_first(stack, handle)) {
