@@ -1,14 +1,16 @@
 //! Entering the host, and what a process has from then on.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clearway_shm::attach_socket::{self, Handoff, Hello, Reply, Request, Token, Welcome};
+use clearway_shm::in_process::Stack;
 use clearway_shm::layout::Message;
 use clearway_shm::socket::{self, AttachSocketError};
+use clearway_shm::wait::{self, PollFd};
 use clearway_shm::{HostView, QueuePairView, RingConsumer, RingProducer, Segment, ShmError};
 
 use crate::internal::Internal;
@@ -16,6 +18,9 @@ use crate::{AppConfig, Errno};
 
 /// A host that does not answer for so long counts as gone.
 const REPLY_TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Between two looks for an answer of a stack that another thread turns.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Processes that take the same session fd's exec handoff at once; with more, some may find none.
 const INHERITORS: usize = 64;
@@ -59,6 +64,9 @@ pub enum AttachError {
         /// The host's sentence.
         why: String,
     },
+    /// This is a forked child of a process that has its stack inside.
+    #[error("the stack is inside of the process that this one was forked from")]
+    Left,
     /// The conversation broke, or the host is of another version.
     #[error("the host at {} cannot be understood: {why}", path.display())]
     Garbled {
@@ -74,6 +82,7 @@ impl AttachError {
     pub fn errno(&self) -> Errno {
         match self {
             AttachError::NoHost { .. } => Errno::NETDOWN,
+            AttachError::Left => crate::inside::LEFT,
             AttachError::Denied { .. } => Errno(libc::EACCES),
             AttachError::Refused { errno, .. } => *errno,
             AttachError::Garbled { .. } => Errno::PROTO,
@@ -238,7 +247,7 @@ impl Worker {
     }
 }
 
-/// How this process asks the host. Today that is the attach socket; sessions in this process would be asked by a call.
+/// How this process asks the host.
 pub(crate) trait ControlChannel: Send {
     /// Asks, and waits for the answer, which may bring so many descriptors.
     fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError>;
@@ -247,6 +256,8 @@ pub(crate) trait ControlChannel: Send {
 /// The attach socket.
 pub(crate) struct AttachSocket {
     socket: Internal,
+    /// Whoever asks a stack inside of this process turns it until the answer is there.
+    inside: Option<Stack>,
 }
 
 impl AttachSocket {
@@ -254,7 +265,23 @@ impl AttachSocket {
         let socket = Internal::new(socket);
         let timeout = rustix::net::sockopt::Timeout::Recv;
         rustix::net::sockopt::set_socket_timeout(&socket, timeout, Some(REPLY_TIME_LIMIT))?;
-        Ok(AttachSocket { socket })
+        Ok(AttachSocket { socket, inside: None })
+    }
+
+    /// Turns the stack inside of this process until the answer is there.
+    fn await_answer(&self, stack: Stack) {
+        let until = Instant::now() + REPLY_TIME_LIMIT;
+        let mut fds = [PollFd { fd: self.socket.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 }];
+        let mut patience = Duration::ZERO;
+        loop {
+            let worked = stack.turn_and_attend().worked();
+            let there = matches!(wait::poll(&mut fds, Some(patience), None), Ok(found) if found > 0);
+            if there || Instant::now() >= until {
+                return;
+            }
+            // Another thread may be turning it.
+            patience = if worked { Duration::ZERO } else { PAUSE };
+        }
     }
 }
 
@@ -265,6 +292,9 @@ impl ControlChannel for AttachSocket {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 sent => break sent?,
             }
+        }
+        if let Some(stack) = self.inside {
+            self.await_answer(stack);
         }
         loop {
             match socket::recv(self.socket.as_fd(), descriptors) {
@@ -320,6 +350,15 @@ pub(crate) fn enter_by(
     inherit: Option<Token>,
 ) -> Result<Entered, AttachError> {
     say_hello(attach_socket, &config.attach_socket(), config, inherit, None)
+}
+
+/// Enters the stack that is inside of this process.
+pub(crate) fn enter_inside(stack: Stack, config: &AppConfig) -> Result<Entered, AttachError> {
+    let path = Path::new("(inside of this process)");
+    let garbled = |error: std::io::Error| AttachError::Garbled { path: path.into(), why: error.to_string() };
+    let mut attach_socket = stack.connect().and_then(AttachSocket::of).map_err(garbled)?;
+    attach_socket.inside = Some(stack);
+    say_hello(attach_socket, path, config, None, None)
 }
 
 fn say_hello(

@@ -14,6 +14,7 @@ use crate::attach::{self, AttachError, AttachSocket, Attachment, ControlChannel,
 use crate::back::Back;
 use crate::core::{Core, Fifos};
 use crate::hub::{Held, Hub, QueuePair, Watched};
+use crate::inside::Inside;
 use crate::routes::Routes;
 use crate::spin::Spin;
 use crate::{AppConfig, Errno, Socket};
@@ -32,6 +33,8 @@ pub struct Client {
     pub(crate) back: Back,
     /// The process changed its user, its root or what it sees since it entered: who is forked from it may not reach the attach socket.
     changed: AtomicBool,
+    /// The stack, when it is inside of this process.
+    pub(crate) inside: Option<Inside>,
 }
 
 /// What is locked over a fork, and therefore never goes away.
@@ -58,12 +61,12 @@ impl Client {
     /// # Errors
     /// Nobody listens, this user may not come in, the host refuses, or another version is there: [`AttachError`] says which.
     pub fn attach(config: AppConfig) -> Result<Arc<Client>, AttachError> {
-        let client = Client::new(config);
+        let client = Client::new(config, None);
         client.enter()?;
         Ok(client)
     }
 
-    fn new(config: AppConfig) -> Arc<Client> {
+    pub(crate) fn new(config: AppConfig, inside: Option<Inside>) -> Arc<Client> {
         Arc::new(Client {
             spin: Spin::new(config.spin_us),
             config,
@@ -73,6 +76,7 @@ impl Client {
             looked: AtomicU64::new(0),
             back: Back::default(),
             changed: AtomicBool::new(false),
+            inside,
         })
     }
 
@@ -89,7 +93,7 @@ impl Client {
             return Ok(None);
         }
         let Some(handoff) = attach::handoff_at(&config.attach_socket(), session_fd)? else { return Ok(None) };
-        let client = Client::new(config);
+        let client = Client::new(config, None);
         client.entrance().token = Some(handoff.token);
         client.enter()?;
         Ok(Some(client))
@@ -264,6 +268,10 @@ impl Client {
         if let Some(attachment) = self.alive() {
             return Ok(attachment);
         }
+        if let Some(inside) = &self.inside {
+            let entered = attach::enter_inside(inside.stack().ok_or(AttachError::Left)?, &self.config)?;
+            return Ok(self.move_in(&mut entrance, entered));
+        }
         let path = self.config.attach_socket();
         let enter = |token| attach::enter(&path, &self.config, token);
         let entered = match (entrance.token, &entrance.way_back) {
@@ -288,7 +296,11 @@ impl Client {
 
     /// A connection for a child that is about to be forked, when that may not reach the attach socket.
     pub(crate) fn connection_for_child(&self, entrance: &Entrance) -> Option<AttachSocket> {
-        if !self.changed.load(Ordering::Relaxed) || self.back.has_given_up() || !self.is_attached() {
+        if self.inside.is_some()
+            || !self.changed.load(Ordering::Relaxed)
+            || self.back.has_given_up()
+            || !self.is_attached()
+        {
             return None;
         }
         match entrance.channel.as_ref()?.ask(&Request::Child, 1) {
@@ -320,7 +332,8 @@ impl Client {
         }
         hub.routes = None;
         let number = attachment.number;
-        hub.set_queue_pair(Some(QueuePair::new(number, queue_pair, events, notifier, pulse)));
+        let also = self.inside.as_ref().map(|inside| inside.stack.descriptors());
+        hub.set_queue_pair(Some(QueuePair::new(number, queue_pair, events, notifier, pulse, also)));
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
@@ -354,7 +367,12 @@ impl Client {
         // The one who asks may come after the host went, and another was entered.
         let ours = self.current.load().as_ref().is_some_and(|current| current.number == attachment.number);
         let channel = entrance.channel.as_ref().filter(|_| ours && attachment.is_alive()).ok_or(Errno::CONNRESET)?;
-        match channel.ask(request, most) {
+        let answer = channel.ask(request, most);
+        if self.inside.is_some() {
+            // This thread turned the stack meanwhile.
+            self.hub().drain();
+        }
+        match answer {
             Ok((Reply::Error { errno, .. }, _)) => Err(Errno(errno)),
             Ok(answer) => Ok(answer),
             // This process has no room for descriptors. The host sees the session fd close.
@@ -482,6 +500,7 @@ impl Client {
 
     /// For calls that found nothing and do not sleep: looks now and then whether the host is there at all.
     pub(crate) fn poll_once(&self) {
+        self.turn_inside();
         self.come_back();
         let Some(attachment) = self.alive() else { return };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);

@@ -145,6 +145,7 @@ impl EpollSet {
             return Err(Errno::INVAL);
         }
         self.inherit();
+        self.client.turn_inside();
         let deadline = Deadline::after(timeout.filter(|timeout| !timeout.is_zero()));
         let at_once = timeout == Some(Duration::ZERO);
         loop {
@@ -259,6 +260,7 @@ impl EpollSet {
 
     fn spin(&self) -> bool {
         self.client.spin.look(|| {
+            self.client.turn_inside();
             let mut hub = self.client.hub();
             hub.drain();
             hub.sets.get(self.key).is_none_or(Set::is_promising)
@@ -269,6 +271,7 @@ impl EpollSet {
     fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let timeout = self.client.until_next_look(timeout);
         self.client.settle_bells();
+        let Some(resting) = self.client.rest_inside() else { return Ok(false) };
         let mut hub = self.client.hub();
         let Some(queue_pair) = hub.living() else {
             // All members' host is gone, and that was reported to whom it concerned.
@@ -295,6 +298,8 @@ impl EpollSet {
         if found.iter().any(|event| event.data == NOTIFIER) {
             clear(&notifier);
         }
+        drop(resting);
+        self.client.turn_inside();
         let mut hub = self.client.hub();
         if hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number) {
             accepting.awake(&words);

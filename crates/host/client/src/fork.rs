@@ -43,7 +43,8 @@ impl Client {
     }
 
     fn begin_anew(&self, mut entrance: MutexGuard<'static, Entrance>, mut hub: Held<'static>) {
-        let was_attached = self.is_attached();
+        let was_attached = self.is_attached() && !self.is_inside();
+        self.leave_inside();
         // The host must see its parent go even while the child lives, so the child keeps no copy of the parent's attach socket.
         entrance.channel = None;
         let connection = entrance.for_child.take();

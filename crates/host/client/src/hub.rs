@@ -4,7 +4,7 @@
 //! and epoll sets concerned, so it does not matter which of them the notifier has woken. Those that sleep are *kicked* when the lock is released.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,6 +35,7 @@ pub(crate) const KICK: u64 = 1;
 pub(crate) const PULSE: u64 = 2;
 pub(crate) const KERNEL: u64 = 3;
 pub(crate) const INNER: u64 = 4;
+pub(crate) const STACK: u64 = 5;
 
 /// Sleepers that a process lays in before it confines itself: as many threads can sleep then.
 const STOCK: usize = 4;
@@ -73,6 +74,8 @@ pub(crate) struct QueuePair {
     pub(crate) pulse: Internal,
     pub(crate) pool: Vec<Arc<Sleeper>>,
     pub(crate) alive: bool,
+    /// The worker is inside of this process, and this is what brings it work. Nobody is announced to it as asleep: who turns it wakes who sleeps.
+    inside: Option<Vec<RawFd>>,
 }
 
 impl QueuePair {
@@ -82,8 +85,9 @@ impl QueuePair {
         events: Vec<RingConsumer>,
         notifier: Internal,
         pulse: Internal,
+        inside: Option<Vec<RawFd>>,
     ) -> QueuePair {
-        QueuePair { number, words, events, notifier: Arc::new(notifier), pulse, pool: Vec::new(), alive: true }
+        QueuePair { number, words, events, notifier: Arc::new(notifier), pulse, pool: Vec::new(), alive: true, inside }
     }
 }
 
@@ -124,19 +128,28 @@ struct Waiter {
     accepting: Accepting,
 }
 
-/// Listeners that a thread waits for, as the queue pair counts them ([`accept_counter`]).
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Accepting(u16);
+/// Listeners that a thread waits for, as the queue pair counts them ([`accept_counter`]); None: nobody is announced to this worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Accepting(Option<u16>);
+
+impl Default for Accepting {
+    fn default() -> Accepting {
+        Accepting(Some(0))
+    }
+}
 
 impl Accepting {
     fn add(&mut self, core: &Core) {
         if core.is_listening() {
-            self.0 |= 1 << accept_counter(core.id());
+            self.0 = self.0.map(|counters| counters | 1 << accept_counter(core.id()));
         }
     }
 
     /// A thread that waits for these is about to sleep. What it waits for must be looked at once more after this call.
     pub(crate) fn about_to_sleep(self, words: &QueuePairView) {
+        if self.0.is_none() {
+            return;
+        }
         for counter in self.counters() {
             words.accepting[counter].fetch_add(1, Ordering::Relaxed);
         }
@@ -145,6 +158,9 @@ impl Accepting {
 
     /// It is awake again, or did not sleep after all.
     pub(crate) fn awake(self, words: &QueuePairView) {
+        if self.0.is_none() {
+            return;
+        }
         sleep::awake(&words.sleepers);
         for counter in self.counters() {
             words.accepting[counter].fetch_sub(1, Ordering::Relaxed);
@@ -152,7 +168,7 @@ impl Accepting {
     }
 
     fn counters(self) -> impl Iterator<Item = usize> {
-        (0..ACCEPT_COUNTERS).filter(move |counter| self.0 & 1 << counter != 0)
+        (0..ACCEPT_COUNTERS).filter(move |counter| self.0.unwrap_or(0) & 1 << counter != 0)
     }
 }
 
@@ -197,6 +213,10 @@ pub(crate) fn sleep_set(queue_pair: Option<&QueuePair>, kick: &Internal) -> Resu
     if let Some(queue_pair) = queue_pair {
         epoll::add(&set, queue_pair.notifier.as_fd(), EventData::new_u64(NOTIFIER), edge | EventFlags::EXCLUSIVE)?;
         epoll::add(&set, &queue_pair.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
+        let edge = libc::EPOLLIN as u32 | libc::EPOLLET as u32 | libc::EPOLLEXCLUSIVE as u32;
+        for &fd in queue_pair.inside.iter().flatten() {
+            wait::epoll_add(set.as_fd().as_raw_fd(), fd, EpollEvent { events: edge, data: STACK })?;
+        }
     }
     Ok(set)
 }
@@ -289,6 +309,11 @@ impl Inner {
         self.queue_pair.as_ref().filter(|queue_pair| queue_pair.alive)
     }
 
+    /// The worker is inside of this process.
+    fn is_inside(&self) -> bool {
+        self.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.inside.is_some())
+    }
+
     /// What a socket is ready for.
     pub(crate) fn readiness(&self, core: &Core) -> u32 {
         core.readiness(self.alive() == Some(core.attachment()))
@@ -316,6 +341,9 @@ impl Inner {
     /// The listeners among the members of a set.
     pub(crate) fn accepting_of(&self, set: usize) -> Accepting {
         let mut accepting = Accepting::default();
+        if self.is_inside() {
+            return Accepting(None);
+        }
         for listener in self.listeners.iter().filter_map(|key| self.sockets.get(*key)) {
             let waits = |watch: &Watch| matches!(watch, Watch::Member { set: of, member } if *of == set && self.reads(set, *member));
             if listener.watches.iter().any(waits) {
@@ -328,12 +356,15 @@ impl Inner {
     /// A thread waits for these too.
     pub(crate) fn waits_for(&mut self, waiter: usize, accepting: Accepting) {
         if let Some(waiter) = self.waiters.get_mut(waiter) {
-            waiter.accepting.0 |= accepting.0;
+            waiter.accepting.0 = waiter.accepting.0.zip(accepting.0).map(|(own, more)| own | more);
         }
     }
 
     /// The listeners that a thread waits for.
     pub(crate) fn accepting(&self, waiter: usize) -> Accepting {
+        if self.is_inside() {
+            return Accepting(None);
+        }
         self.waiters.get(waiter).map_or_else(Accepting::default, |waiter| waiter.accepting)
     }
 

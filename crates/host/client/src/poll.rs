@@ -45,6 +45,7 @@ pub fn poll(
     timeout: Option<Duration>,
     sigmask: Option<SignalMask>,
 ) -> Result<usize, Errno> {
+    client.turn_inside();
     let kernel = entries.iter().filter(|entry| entry.kernel_fd().is_some()).count();
     let mut few = [UNUSED; FEW];
     let mut many;

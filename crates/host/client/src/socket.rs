@@ -134,10 +134,7 @@ impl Socket {
     /// # Errors
     /// As `send(2)`: `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EMSGSIZE`, `EINTR`, and the socket's own error once.
     pub fn send(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
-        match self.core.kind {
-            Kind::Stream => self.send_stream(from, flags),
-            Kind::Datagram => self.send_datagram(from, &SendTo::default(), flags),
-        }
+        self.send_to(from, &SendTo::default(), flags)
     }
 
     /// Sends a datagram; on a stream, where it goes is not looked at, as in Linux.
@@ -145,10 +142,14 @@ impl Socket {
     /// # Errors
     /// As `sendmsg(2)`; see [`Socket::send`].
     pub fn send_to(&self, from: &[IoSlice<'_>], how: &SendTo, flags: i32) -> Result<usize, Errno> {
-        match self.core.kind {
+        let sent = match self.core.kind {
             Kind::Stream => self.send_stream(from, flags),
             Kind::Datagram => self.send_datagram(from, how, flags),
+        };
+        if self.client.is_inside() && sent.is_ok() {
+            self.client.sent_inside(self.blocks(flags));
         }
+        sent
     }
 
     /// Receives from a stream or a datagram.
@@ -192,6 +193,7 @@ impl Socket {
                 attachment.push(self.message(what, 0), || self.client.poll_once());
             }
         }
+        self.client.turn_inside();
         // Other threads may be waiting for what does not come any more. As in Linux they are told also where this is an error: some programs wake their threads so.
         self.client.hub().mark(self.core.key, ALL);
         if connected { Ok(()) } else { Err(Errno::NOTCONN) }
@@ -325,6 +327,7 @@ impl Socket {
             // Without a host there is nothing to give up.
             let _ = self.ask(&Request::Settle { session: self.core.id() });
         }
+        self.client.closed_inside();
     }
 
     /// The attachment, or what is wrong without one.

@@ -59,6 +59,7 @@ impl<'a> Waiting<'a> {
     /// Looks for a short while whether something that is waited for was touched.
     pub(crate) fn spin(&self) -> bool {
         self.client.spin.look(|| {
+            self.client.turn_inside();
             let mut hub = self.client.hub();
             hub.drain();
             hub.was_touched(self.waiter)
@@ -75,6 +76,7 @@ impl<'a> Waiting<'a> {
     ) -> Result<(), Errno> {
         let timeout = self.client.until_next_look(timeout);
         self.client.settle_bells();
+        let Some(resting) = self.client.rest_inside() else { return Ok(()) };
         let mut hub = self.client.hub();
         let sleeper = hub.lie_down(self.waiter)?;
         let accepting = hub.accepting(self.waiter);
@@ -119,6 +121,8 @@ impl<'a> Waiting<'a> {
             clear(notifier);
         }
         let pulse_lost = found.iter().any(|event| event.data == PULSE);
+        drop(resting);
+        self.client.turn_inside();
         let mut hub = self.client.hub();
         hub.woke(self.waiter);
         if let Some((words, _)) =
