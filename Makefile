@@ -39,8 +39,10 @@ BINARY := target/release/clearway
 
 install: ## Build, then install the program, its libraries, manual pages and completions below PREFIX=/usr/local
 	cargo build --release
+	cargo build --release -p clearway-preload -p clearway-inproc
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/clearway
 	install -D -m 644 target/release/libclearway_preload.so $(DESTDIR)$(PREFIX)/lib/libclearway_preload.so
+	install -m 644 target/release/libclearway_inproc.so $(DESTDIR)$(PREFIX)/lib/libclearway_inproc.so
 	install -m 755 target/release/libclearway.so $(DESTDIR)$(PREFIX)/lib/libclearway.so
 	install -m 644 target/release/libclearway.a $(DESTDIR)$(PREFIX)/lib/libclearway.a
 	install -D -m 644 crates/api/capi/clearway.h $(DESTDIR)$(PREFIX)/include/clearway.h

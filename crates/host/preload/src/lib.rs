@@ -21,6 +21,7 @@ mod export;
 mod files;
 mod fortified;
 mod inheritors;
+mod inside;
 mod interfaces;
 mod lock;
 mod object;

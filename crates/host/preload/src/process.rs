@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use clearway_client::{AppConfig, AttachError, Client};
 
 use crate::cancel;
+use crate::inside;
 use crate::lock::Lock;
 use crate::object::TABLE;
 use crate::real;
@@ -76,6 +77,10 @@ pub(crate) fn host_of(session_fd: BorrowedFd<'_>) -> Option<&'static Arc<Client>
     if let Some(client) = client() {
         return Some(client);
     }
+    if inside::settings().is_some() {
+        // Sockets of a stack inside of another process are of no use here.
+        return None;
+    }
     let _locked = ATTACHING.lock();
     let client = Client::attach_as_inheritor(AppConfig::from_env().ok()?, session_fd).ok()??;
     Some(keep(client))
@@ -93,10 +98,20 @@ fn attach() -> Option<&'static Arc<Client>> {
         Ok(config) => config,
         Err(error) => {
             CLOSED.store(true, Ordering::Relaxed);
-            tell(&format!("{error}; sockets that are not on the machine's own loopback fail"));
+            tell_once(&format!("{error}; sockets that are not on the machine's own loopback fail"));
             return None;
         }
     };
+    if let Some(settings) = inside::settings() {
+        return match inside::attach(settings, config) {
+            Ok(client) => Some(keep(client)),
+            Err(sentence) => {
+                CLOSED.store(true, Ordering::Relaxed);
+                tell_once(&format!("{sentence}; sockets that are not on the machine's own loopback fail"));
+                None
+            }
+        };
+    }
     let (explicit, required) = (config.explicit, config.required);
     match Client::attach(config) {
         Ok(client) => Some(keep(client)),
@@ -105,9 +120,9 @@ fn attach() -> Option<&'static Arc<Client>> {
             let absent = matches!(error, AttachError::NoHost { .. });
             CLOSED.store(!absent || required, Ordering::Relaxed);
             if !absent || required {
-                tell(&format!("{error}; sockets that are not on the machine's own loopback fail"));
+                tell_once(&format!("{error}; sockets that are not on the machine's own loopback fail"));
             } else if explicit {
-                tell(&format!("{error}; all sockets stay with the kernel"));
+                tell_once(&format!("{error}; all sockets stay with the kernel"));
             }
             None
         }
@@ -115,12 +130,17 @@ fn attach() -> Option<&'static Arc<Client>> {
 }
 
 /// Says one thing on standard error, once.
-fn tell(what: &str) {
+fn tell_once(what: &str) {
     if !TOLD.swap(true, Ordering::Relaxed) {
-        let line = format!("clearway: {what}\n");
-        // SAFETY: the line is that long.
-        unsafe { real::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+        tell(what);
     }
+}
+
+/// Says something on standard error.
+pub(crate) fn tell(what: &str) {
+    let line = format!("clearway: {what}\n");
+    // SAFETY: the line is that long.
+    unsafe { real::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 /// Makes forks safe. Called before the first descriptor comes into the table.
@@ -187,6 +207,7 @@ fn cloned(mark: &AtomicU32) {
     if let Some(client) = client() {
         client.after_clone_in_child();
     }
+    inside::forget_sockets();
     crate::errno::set(errno);
 }
 
@@ -202,9 +223,13 @@ pub(crate) fn before_change() {
         let _locked = ATTACHING.lock();
         if client().is_none()
             && let Ok(config) = AppConfig::from_env()
-            && let Ok(client) = Client::attach(config)
         {
-            keep(client);
+            let client = match inside::settings() {
+                // The ports may be out of reach afterwards.
+                Some(settings) => inside::attach(settings, config).ok(),
+                None => Client::attach(config).ok(),
+            };
+            client.map(keep);
         }
     }
     if let Some(client) = client() {
@@ -259,6 +284,7 @@ extern "C" fn after_fork_in_parent() {
     }
     ATTACHING.give();
     FORKING.store(false, Ordering::Relaxed);
+    inside::tell_of_fork();
 }
 
 extern "C" fn after_fork_in_child() {
@@ -273,6 +299,7 @@ extern "C" fn after_fork_in_child() {
     if let Some(client) = client() {
         client.after_fork_in_child();
     }
+    inside::forget_sockets();
     ATTACHING.give();
     FORKING.store(false, Ordering::Relaxed);
 }

@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
+use clearway_dev::PortSpec;
 use clearway_shm::paths;
+use clearway_wire::Addr;
 
 use crate::error::WrongUse;
+use crate::net::Address;
 
 mod fit;
+mod inproc;
 mod told;
 
 /// Run an unmodified program over the host stack, where its namespace reaches.
@@ -21,6 +25,7 @@ mod told;
   clearway run -- curl http://172.16.3.2/
   clearway run --ns server --secret 1234 -- iperf3 -s
   clearway run --config server.conf -- nginx
+  clearway run --inproc --port tap:cw0 -a 10.0.0.2/24 -- redis-server
 
 A program into which the library cannot be put (statically linked, written in Go, set-uid, for another machine or C library) is started with a
 warning, and with --required it is not started.")]
@@ -56,6 +61,22 @@ pub(crate) struct Args {
     /// Microseconds that a thread looks before it sleeps
     #[arg(long, value_name = "US")]
     spin: Option<u32>,
+
+    /// Put the stack into the program's own process: no host, no other core. One process has it; say --port and -a with it
+    #[arg(long, requires = "ports", requires = "addresses", conflicts_with_all = ["socket", "ns", "secret", "secret_file", "config", "cut_through"])]
+    inproc: bool,
+
+    /// With --inproc: a port of the stack: tap:NAME, tun:NAME or loop; may be repeated
+    #[arg(long = "port", value_name = "PORT", requires = "inproc")]
+    ports: Vec<PortSpec>,
+
+    /// With --inproc: an address of the stack with its prefix length, IPv4 or IPv6; may be repeated. @N puts it on the port of that number, counted from 0
+    #[arg(short, long = "address", value_name = "ADDR/LEN[@N]", requires = "inproc")]
+    addresses: Vec<Address>,
+
+    /// With --inproc: the router for everything that is not on a link; one for IPv4 and one for IPv6
+    #[arg(short, long = "gateway", value_name = "ADDR", requires = "inproc")]
+    gateways: Vec<Addr>,
 
     /// The library to load into the program [default: found beside this program]
     #[arg(long, value_name = "FILE")]
@@ -104,12 +125,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.cut_through {
         command.env("CLEARWAY_CUT_THROUGH", "1");
     }
+    if args.inproc {
+        inproc::prepare(&args, &library, &mut command)?;
+    } else {
+        // This command may itself have been started from a program that has its stack inside.
+        command.env_remove(clearway_shm::in_process::SETTINGS_VARIABLE);
+    }
     if let Some(spin) = args.spin {
         command.env("CLEARWAY_SPIN_US", spin.to_string());
     }
     if let Some(unfit) = &unfit {
         eprintln!("clearway: {} {}: its sockets stay with the kernel", unfit.path.display(), unfit.why);
-        told::tell(&args, &command, unfit);
+        if !args.inproc {
+            told::tell(&args, &command, unfit);
+        }
     }
     // Only comes back when the program could not be started.
     let error = command.exec();

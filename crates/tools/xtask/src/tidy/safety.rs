@@ -11,6 +11,7 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("crates/host/shm/", "memory that another process may write"),
     ("crates/ports/dpdk/", "calls into DPDK"),
     ("crates/host/preload/", "stands in for functions of libc"),
+    ("crates/host/inproc/", "is called from another library by C functions, from any thread"),
     ("crates/api/capi/", "is called from C"),
     ("crates/api/packetdrill/", "is called from packetdrill, which is C"),
     ("crates/tools/cost/src/counting_alloc.rs", "an allocator that counts, to show that nothing is allocated"),

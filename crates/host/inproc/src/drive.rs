@@ -1,0 +1,235 @@
+//! Who turns the stack: whichever thread of the program comes first, under one lock that nobody waits for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use crate::helper::Parking;
+use clearway_base::Instant;
+use clearway_engine::Clock;
+use clearway_host::HostByHand;
+use clearway_shm::in_process::{BUSY, FAILED, WORKED};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+/// The supervisor looks at its descriptors at least once in so many turns; what it learns of by itself (a session fd that another process was the last to hold) is not urgent.
+const ATTEND_EVERY: u64 = 64;
+
+/// How long a thread that asks waits at most for a turn that another one is in.
+const LOCK_WITHIN: Duration = Duration::from_secs(1);
+
+/// The stack, and who sleeps on it.
+pub(crate) struct Stack {
+    host: Mutex<Held>,
+    /// Somebody came while another one turned, and left again: there is work of his.
+    is_marked: AtomicBool,
+    /// The supervisor was asked something.
+    is_asked: AtomicBool,
+    has_failed: AtomicBool,
+    turns: AtomicU64,
+    /// Threads that sleep on the descriptors, or are about to.
+    sleepers: AtomicU32,
+    timer: Timer,
+    pub(crate) wait_fds: Vec<RawFd>,
+    pub(crate) supervisor_fd: RawFd,
+    pub(crate) parking: Parking,
+}
+
+/// The host, for whichever thread holds the lock.
+pub(crate) struct Held(HostByHand);
+
+// SAFETY: what keeps it from being sent are counts without atomics (of packet buffers) and cells. All who count or write them are inside of it: it hands none of them out, and is reached
+// through the lock alone, so one thread after the other has all of it. Nothing in it belongs to a thread: no thread-local data, no lock that is held from turn to turn.
+unsafe impl Send for Held {}
+
+/// Wakes one of those who sleep when the next turn is due. It is touched by who holds the stack.
+struct Timer {
+    fd: TimerFd,
+    /// What it is set to, in nanoseconds of the monotonic clock; later turns leave it there, so that it is set a few times a second at most.
+    set_to: AtomicU64,
+}
+
+impl Timer {
+    fn new() -> io::Result<Timer> {
+        let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        Ok(Timer { fd, set_to: AtomicU64::new(u64::MAX) })
+    }
+
+    /// It is `now`: what it rang for is done in this turn.
+    fn passed(&self, now: Instant) {
+        if self.set_to.load(Ordering::Relaxed) <= now.as_nanos() {
+            self.set_to.store(u64::MAX, Ordering::Relaxed);
+            // It need not have rung yet.
+            let _ = nix::unistd::read(&self.fd, &mut [0; 8]);
+        }
+    }
+
+    fn set(&self, now: Instant, due: Instant) {
+        if due.as_nanos() >= self.set_to.load(Ordering::Relaxed) {
+            return;
+        }
+        self.set_to.store(due.as_nanos(), Ordering::Relaxed);
+        // Zero would switch it off.
+        let wait = Duration::from_nanos(due.since(now).as_nanos().max(1));
+        let _ = self.fd.set(Expiration::OneShot(TimeSpec::from_duration(wait)), TimerSetTimeFlags::empty());
+    }
+}
+
+impl Stack {
+    pub(crate) fn new(mut host: HostByHand) -> io::Result<Stack> {
+        let (mut wait_fds, supervisor_fd) = (host.wait_fds(), host.supervisor_fd().as_raw_fd());
+        let timer = Timer::new()?;
+        wait_fds.push(timer.fd.as_fd().as_raw_fd());
+        Ok(Stack {
+            host: Mutex::new(Held(host)),
+            is_marked: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            sleepers: AtomicU32::new(0),
+            timer,
+            wait_fds,
+            supervisor_fd,
+            parking: Parking::new()?,
+        })
+    }
+
+    /// Turns so far.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// Threads sleep on the descriptors.
+    pub(crate) fn is_slept_on(&self) -> bool {
+        // What this thread left before is seen by who is about to sleep, or it sees the sleeper.
+        fence(Ordering::SeqCst);
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Turns once, unless another thread does.
+    pub(crate) fn turn(&self, attend: bool) -> u32 {
+        if attend {
+            self.is_asked.store(true, Ordering::Relaxed);
+        }
+        let mut answer = BUSY;
+        while let Some(host) = self.lock_or_mark() {
+            answer = (answer & !BUSY) | self.turn_held(host);
+            // Who came meanwhile has left a mark: before the lock was let go, or he had found it free.
+            fence(Ordering::SeqCst);
+            if !self.is_marked.swap(false, Ordering::AcqRel) {
+                break;
+            }
+        }
+        answer
+    }
+
+    fn lock_or_mark(&self) -> Option<MutexGuard<'_, Held>> {
+        match self.host.try_lock() {
+            Ok(host) => return Some(host),
+            Err(TryLockError::Poisoned(_)) => return None,
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.is_marked.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        // The holder may have let go before he could see it.
+        self.host.try_lock().ok()
+    }
+
+    fn turn_held(&self, mut held: MutexGuard<'_, Held>) -> u32 {
+        let host = &mut held.0;
+        let turns = self.turns.fetch_add(1, Ordering::Relaxed);
+        self.is_marked.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let attends = self.is_asked.swap(false, Ordering::AcqRel) || turns % ATTEND_EVERY == 0;
+        let time = host.time();
+        self.timer.passed(time.now);
+        let turned = if attends { host.turn(time) } else { host.turn_workers(time) };
+        let Ok(turn) = turned else {
+            self.has_failed.store(true, Ordering::Release);
+            return FAILED;
+        };
+        if self.is_slept_on() {
+            self.timer.set(time.now, turn.deadline);
+        }
+        let failed = if self.has_failed.load(Ordering::Relaxed) { FAILED } else { 0 };
+        failed | if turn.worked || turn.again { WORKED } else { 0 }
+    }
+
+    /// This thread is about to sleep on the descriptors. False: there was work instead.
+    pub(crate) fn about_to_sleep(&self) -> bool {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        // It is seen now by who turns: the timer is set for what is due.
+        let may_sleep = self.turn(false) & WORKED == 0;
+        if !may_sleep {
+            self.woke();
+        }
+        may_sleep
+    }
+
+    /// A thread is awake again.
+    pub(crate) fn woke(&self) {
+        if self.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.parking.unpark();
+        }
+    }
+
+    /// A connection as if to an attach socket.
+    pub(crate) fn connect(&self) -> io::Result<RawFd> {
+        let host = self.lock_within(LOCK_WITHIN).ok_or(io::ErrorKind::TimedOut);
+        Ok(host?.0.connect()?.into_raw_fd())
+    }
+
+    fn lock_within(&self, within: Duration) -> Option<MutexGuard<'_, Held>> {
+        let until = now() + within.into();
+        loop {
+            match self.host.try_lock() {
+                Ok(host) => return Some(host),
+                Err(TryLockError::Poisoned(_)) => return None,
+                Err(TryLockError::WouldBlock) if now() >= until => return None,
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// The process ends: what its sockets accepted is sent, for so long at most.
+    pub(crate) fn end(&self, within: Duration) {
+        let until = now() + within.into();
+        let Some(mut held) = self.lock_within(within) else { return };
+        let host = &mut held.0;
+        let turn = |host: &mut HostByHand| {
+            let time = host.time();
+            host.turn(time).map(|turn| (turn, time.now))
+        };
+        // What was written is in the rings, and what was closed is with the supervisor.
+        while turn(host).is_ok_and(|(turn, now)| turn.worked && now < until) {}
+        host.close_sessions();
+        while let Ok((turned, now)) = turn(host) {
+            if now >= until {
+                host.reset_unsent();
+                let _ = turn(host);
+                return;
+            }
+            if turned.worked || turned.again {
+                continue;
+            }
+            if !host.has_unacknowledged() {
+                return;
+            }
+            self.sleep(until.min(turned.deadline).since(now).into());
+        }
+    }
+
+    /// Sleeps until a descriptor has something, or the time is over.
+    pub(crate) fn sleep(&self, most: Duration) {
+        let fds: Vec<RawFd> = self.wait_fds.iter().chain([&self.supervisor_fd]).copied().collect();
+        crate::helper::poll_for(&fds, Some(most));
+    }
+}
+
+/// What time it is, as turns have it.
+fn now() -> Instant {
+    Clock::new().read().now
+}

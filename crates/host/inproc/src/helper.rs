@@ -1,0 +1,116 @@
+//! The one thread of the stack's own. It turns only when no thread of the program waits for the stack and none has turned it for a while: when the program computes, or waits
+//! for something else. While threads of the program sleep on the stack it is *parked*, and costs nothing.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::SigSet;
+
+use crate::drive::Stack;
+
+/// Nobody has turned the stack for so long: it is turned here.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Where the thread waits while others sleep on the stack.
+pub(crate) struct Parking {
+    is_parked: AtomicBool,
+    bell: EventFd,
+}
+
+impl Parking {
+    pub(crate) fn new() -> io::Result<Parking> {
+        let bell = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Parking { is_parked: AtomicBool::new(false), bell })
+    }
+
+    /// Nobody sleeps on the stack any more.
+    pub(crate) fn unpark(&self) {
+        if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
+            // A counter that is full rings already.
+            let _ = self.bell.write(1);
+        }
+    }
+}
+
+/// Starts the thread. No signal is delivered to it: handlers are the program's.
+pub(crate) fn start(stack: &'static Stack, on_events: extern "C" fn()) -> io::Result<()> {
+    let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+    let started = thread::Builder::new().name("clearway".into()).spawn(move || run(stack, on_events));
+    before.thread_set_mask()?;
+    started.map(drop)
+}
+
+fn run(stack: &'static Stack, on_events: extern "C" fn()) {
+    let bell = stack.parking.bell.as_fd().as_raw_fd();
+    let mut turns = stack.turns();
+    loop {
+        if stack.is_slept_on() {
+            park(stack, bell, on_events);
+            turns = stack.turns();
+            continue;
+        }
+        poll_for(&[bell], Some(PATIENCE));
+        let now = stack.turns();
+        if now == turns && !stack.is_slept_on() {
+            stand_in(stack, on_events);
+        }
+        turns = stack.turns();
+    }
+}
+
+/// Waits until nobody sleeps on the stack, and sees to what only the supervisor is told of meanwhile: another process was the last to hold a socket.
+fn park(stack: &'static Stack, bell: RawFd, on_events: extern "C" fn()) {
+    stack.parking.is_parked.store(true, Ordering::Release);
+    fence(Ordering::SeqCst);
+    while stack.is_slept_on() && stack.parking.is_parked.load(Ordering::Acquire) {
+        poll_for(&[bell, stack.supervisor_fd], None);
+        if is_readable(stack.supervisor_fd) {
+            stack.turn(true);
+            on_events();
+        }
+    }
+    stack.parking.is_parked.store(false, Ordering::Release);
+    let _ = stack.parking.bell.read();
+}
+
+/// Sleeps on the stack in place of the program's threads, until one of them turns it again.
+fn stand_in(stack: &'static Stack, on_events: extern "C" fn()) {
+    loop {
+        let turns = stack.turns();
+        if stack.about_to_sleep() {
+            let slept_at = stack.turns();
+            stack.sleep(Duration::MAX);
+            let is_alone = stack.turns() == slept_at;
+            stack.woke();
+            stack.turn(true);
+            on_events();
+            if !is_alone {
+                return;
+            }
+        } else {
+            on_events();
+            if stack.turns() != turns + 1 {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for a descriptor; None: without end.
+pub(crate) fn poll_for(fds: &[RawFd], most: Option<Duration>) {
+    use clearway_shm::wait::{self, PollFd};
+    let mut all: Vec<PollFd> = fds.iter().map(|&fd| PollFd { fd, events: libc::POLLIN, found: 0 }).collect();
+    // A time that the kernel does not know is without end; who is interrupted looks again.
+    let most = most.filter(|most| *most < Duration::from_secs(365 * 86_400));
+    let _ = wait::poll(&mut all, most, None);
+}
+
+fn is_readable(fd: RawFd) -> bool {
+    use clearway_shm::wait::{self, PollFd};
+    let mut one = [PollFd { fd, events: libc::POLLIN, found: 0 }];
+    matches!(wait::poll(&mut one, Some(Duration::ZERO), None), Ok(1))
+}

@@ -1,0 +1,12 @@
+//! Unmodified programs that have the stack inside of their own process (`clearway run --inproc`), over a TAP interface, with the kernel at the other end. Each test has a network namespace
+//! of its own.
+
+#[path = "../common/netns.rs"]
+mod netns;
+#[path = "../common/preload.rs"]
+mod preload;
+
+mod clients;
+mod servers;
+mod usage;
+mod world;

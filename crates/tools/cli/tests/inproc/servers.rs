@@ -1,0 +1,94 @@
+//! Servers with the stack inside.
+
+use std::fs;
+
+use crate::world::{PYTHON, Running, World};
+
+fn redis(world: &World) -> Running {
+    let folder = world.folder.to_str().unwrap();
+    let words = ["redis-server", "--save", "", "--protected-mode", "no", "--dir", folder];
+    let server = world.start(world.inside(&words), "redis.log");
+    server.until("redis answers", || cli(world, &["ping"]) == "PONG\n");
+    server
+}
+
+fn cli(world: &World, words: &[&str]) -> String {
+    let args: Vec<&str> = ["20", "redis-cli", "-h", "10.0.0.2"].iter().chain(words).copied().collect();
+    String::from_utf8_lossy(&world.netns.run("timeout", &args).stdout).into_owned()
+}
+
+#[test]
+fn redis_serves_clients_of_the_kernel_from_its_own_process() {
+    let Some(world) = World::with(&["redis-server", "redis-cli", "redis-benchmark"]) else { return };
+    let server = redis(&world);
+    assert_eq!(cli(&world, &["set", "key", "value"]), "OK\n");
+    assert_eq!(cli(&world, &["get", "key"]), "value\n");
+    for pipeline in ["1", "16"] {
+        let load = ["-h", "10.0.0.2", "-t", "set,get", "-n", "4000", "-c", "20", "-P", pipeline, "--csv"];
+        let said = world.netns.text("redis-benchmark", &load);
+        assert_eq!(said.lines().count(), 3, "{said}\n{}", server.log());
+    }
+}
+
+/// The child of BGSAVE has a picture of the parent's memory, the stack's among it.
+#[test]
+fn a_forked_child_leaves_the_stack_with_its_parent() {
+    let Some(world) = World::with(&["redis-server", "redis-cli"]) else { return };
+    let server = redis(&world);
+    assert_eq!(cli(&world, &["set", "key", "value"]), "OK\n");
+    for _ in 0..2 {
+        assert_eq!(cli(&world, &["bgsave"]), "Background saving started\n");
+        server.until("the child has saved", || {
+            cli(&world, &["info", "persistence"]).contains("rdb_bgsave_in_progress:0")
+        });
+    }
+    assert!(cli(&world, &["info", "persistence"]).contains("rdb_last_bgsave_status:ok"), "{}", server.log());
+    assert_eq!(cli(&world, &["get", "key"]), "value\n");
+    assert!(fs::metadata(world.file("dump.rdb")).is_ok(), "{}", server.log());
+    let told = server.log().matches("sockets fail with EBADF").count();
+    assert_eq!(told, 1, "{}", server.log());
+}
+
+/// Each thread blocks in `recv` of its own, so whichever has waited turns the stack for all.
+const THREADS: &str = "
+import socket, threading
+listener = socket.create_server(('10.0.0.2', 7000), backlog=64)
+def echo(conn):
+    with conn:
+        while data := conn.recv(65536):
+            conn.sendall(data)
+print('ready', flush=True)
+while True:
+    conn, _ = listener.accept()
+    threading.Thread(target=echo, args=(conn,), daemon=True).start()
+";
+
+/// Twelve at once, each with its own bytes, some of which are longer than a window.
+const CLIENTS: &str = "
+import hashlib, socket, threading
+def talk(number, results):
+    conn = socket.create_connection(('10.0.0.2', 7000), timeout=60)
+    sent = bytes([number]) * (1 + number * 40000)
+    threading.Thread(target=conn.sendall, args=(sent,), daemon=True).start()
+    got = b''
+    while len(got) < len(sent):
+        data = conn.recv(65536)
+        if not data: break
+        got += data
+    results[number] = got == sent
+results = {}
+threads = [threading.Thread(target=talk, args=(number, results)) for number in range(12)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(sum(results.values()))
+";
+
+#[test]
+fn threads_that_block_in_the_same_process_serve_each_other() {
+    let Some(world) = World::with(&[PYTHON]) else { return };
+    let server = world.start(world.inside(&[PYTHON, "-c", THREADS]), "server.log");
+    server.until("it listens", || server.log().contains("ready"));
+    for _ in 0..3 {
+        assert_eq!(world.netns.text(PYTHON, &["-c", CLIENTS]), "12\n", "{}", server.log());
+    }
+}
