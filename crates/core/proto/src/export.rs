@@ -310,6 +310,17 @@ impl Writer {
         self.out[length_at..length_at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
+    /// Writes what `fields` lists, unless that is what `usual` lists: what says nothing is not told.
+    pub(crate) fn unless(&mut self, usual: impl FnOnce(&mut Writer), fields: impl FnOnce(&mut Writer)) {
+        let at = self.out.len();
+        usual(self);
+        let known = self.out.split_off(at);
+        fields(self);
+        if self.out[at..] == known[..] {
+            self.out.truncate(at);
+        }
+    }
+
     /// The export.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out

@@ -77,9 +77,9 @@ pub const ORDERS: &[Order] = &[
     open("proto::tcp", &[
         loose("values", &["ack_info", "api", "cc", "clock", "cookie", "fast_open", "held", "isn", "linux_info", "listen_table", "marks", "nagle", "options",
             "ranges", "rate", "rcv", "rtt", "sack", "seldom", "settings", "snd", "span", "state", "summary", "window"]),
-        loose("what is kept of what was sent and received", &["loss", "rare_stats", "reasm", "recovery"]),
+        loose("what is kept of what was sent and received", &["cold", "loss", "rare_stats", "reasm", "recovery"]),
         loose("the record and its context", &["conn", "context"]),
-        loose("decisions", &["congestion", "deadlines", "limited", "rack", "records", "retries"]),
+        loose("decisions", &["congestion", "deadlines", "limited", "rack", "rare", "records", "retries"]),
         loose("steps", &["ack", "active", "established", "open", "output", "payload", "timers", "turn"]),
         loose("tables and verbs", &["export", "full", "info", "mod", "passive", "prefetch", "shortage", "syn_rcvd", "table", "time_wait", "verbs"]),
     ]),

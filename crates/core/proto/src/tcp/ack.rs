@@ -100,7 +100,7 @@ fn digest_sack<E: Env>(
     let arrival = Arrival { now: cx.now, min_rtt, echo_ms: echo.map(|echo| echo.wrapping_sub(c.ts_offset)) };
     let (p, now) = (&mut *cx.pools, cx.stack.now);
     let unrecorded = &mut cx.stack.counters.tcp.sent_unrecorded;
-    if c.sack.is_none() {
+    if !c.recovery.has_board() {
         if !c.marks.has(Marks::SACK) {
             return SackUpdate::default();
         }
@@ -115,14 +115,15 @@ fn digest_sack<E: Env>(
                 ..SackUpdate::default()
             };
         }
-        c.sack.take(&mut p.boards, Scoreboard::new());
+        c.take_board(p, Scoreboard::new());
         if !c.marks.has(Marks::FLIGHTS) {
             c.take_sent(p, now);
             *unrecorded += u64::from(c.sent.is_none());
         }
     }
     let old = c.snd.una;
-    let (Some(board), mut sent) = (c.sack.get_mut(&mut p.boards), c.sent.get_mut(&mut p.sent)) else {
+    let sack_at = c.sack(p);
+    let (Some(board), mut sent) = (sack_at.get_mut(&mut p.boards), c.sent.get_mut(&mut p.sent)) else {
         return SackUpdate::default();
     };
     let mut told = Delivered::default();
@@ -143,7 +144,7 @@ fn digest_sack<E: Env>(
 /// The part of an ACK that says something about what we sent.
 #[inline(always)]
 fn digest_news<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
-    if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.sack.is_none() && c.recovery.is_lossless() {
+    if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.recovery.is_lossless() {
         return digest_progress::<E, true>(c, cx, said.seg.ack);
     }
     digest_signs(c, cx, said);
@@ -224,7 +225,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         ack_is_una: seg.ack == c.snd.una,
         window_changed: u32::from(seg.wnd) << c.snd.shift != c.snd.wnd,
         // News that found no free scoreboard are counted as if there were no SACK; blocks that tell none are no duplicates.
-        sack: c.marks.has(Marks::SACK) && !(c.sack.is_none() && tells_news(c, said.sack, una)),
+        sack: c.marks.has(Marks::SACK) && (c.recovery.has_board() || !tells_news(c, said.sack, una)),
         newly_sacked: sack.newly,
     });
     if acked == 0 && !dup {
@@ -232,7 +233,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     }
     let cwnd_limited = c.cc.is_limited();
     let is_timed = c.marks.has(Marks::TIMING);
-    let held = c.sack.get(&cx.pools.boards).map_or(0, Scoreboard::bytes);
+    let held = c.board(cx.pools).map_or(0, Scoreboard::bytes);
     let rtt_sample = if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
     if sack.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
         // What was missing came after all, though it was not sent again.
@@ -322,14 +323,14 @@ pub(super) fn take_acked<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, ac
         return take_acked_of_special(c, cx.now, cx.pools, una);
     }
     cx.pools.tx.consume(&mut c.tx, acked);
-    una_moves(c, una);
+    una_moves(c, cx.pools, una);
 }
 
 /// SND.UNA moves to `una`, and what must stay close to it follows now and then.
 #[inline(always)]
-fn una_moves<E: Env>(c: &mut Conn<E>, una: Seq) {
+fn una_moves<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, una: Seq) {
     if (una.0 ^ c.snd.una.0) >> LAP_SHIFT != 0 {
-        una_laps(c, una);
+        una_laps(c, p, una);
     }
     c.snd.una = una;
     // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
@@ -341,11 +342,13 @@ fn una_moves<E: Env>(c: &mut Conn<E>, una: Seq) {
 const LAP_SHIFT: u32 = 29;
 
 #[cold]
-fn una_laps<E: Env>(c: &mut Conn<E>, una: Seq) {
-    c.una_wraps = c.una_wraps.wrapping_add(u16::from(una.0 < c.snd.una.0));
+fn una_laps<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, una: Seq) {
     c.snd_ahead.small = c.snd_ahead.small.max(una);
-    if c.recovery.is_lossless() {
-        c.recovery.keep_close(una);
+    if una.0 < c.snd.una.0 {
+        c.note_rare(p, |t| t.cold.una_wraps = t.cold.una_wraps.wrapping_add(1));
+    }
+    if let Some(rare) = c.rare.get_mut(&mut p.rare_stats).filter(|_| c.recovery.is_calm()) {
+        rare.cold.points.keep_close(una);
     }
 }
 
@@ -358,8 +361,8 @@ fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>
     if c.marks.has(Marks::FLIGHTS) {
         c.sent_is_acked(p, una);
     }
-    una_moves(c, una);
-    if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.le(una) {
+    una_moves(c, p, una);
+    if c.marks.has(Marks::SEND_URGENT) && c.suffered(p).cold.snd_urgent.le(una) {
         c.marks.clear(Marks::SEND_URGENT);
     }
     if bytes > 0 && c.marks.any(Marks::WANT_ROOM.with(Marks::SNDBUF_LIMITED)) {
@@ -385,16 +388,17 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, 
     if !was_frozen && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
         c.cc.on_ack(info, &c.rtt);
     }
-    let board = c.sack.get(&cx.pools.boards);
+    let board = c.board(cx.pools);
     if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
-        c.sack.give_back(&mut cx.pools.boards);
+        c.give_board_back(cx.pools);
     }
     signal
 }
 
 /// What an ACK means for recovery, and what congestion control hears of that.
 fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -> Signal {
-    let signal = c.recovery.on_ack(info, c.sack.get(&cx.pools.boards), u32::from(c.mss));
+    let (sack, mss) = (c.sack(cx.pools), u32::from(c.mss));
+    let signal = c.step_recovery(cx.pools, |recovery, p| recovery.on_ack(info, sack.get(&p.boards), mss));
     match signal {
         Signal::Enter { flight } => {
             c.remember_undo(cx.pools);

@@ -53,7 +53,7 @@ impl<E: Env> Conn<E> {
 
     /// The longest packet that leaves, but for probes, where link and ICMP let `path_mtu`. What has arrived of the last probe is taken in.
     pub(super) fn path_carries(&mut self, p: &mut Pools<E>, path_mtu: u32) -> u32 {
-        let is_calm = self.recovery.is_lossless();
+        let is_calm = self.recovery.is_calm();
         let Some(rare) = self.rare.get_mut(&mut p.rare_stats) else { return path_mtu };
         let Some(search) = &mut rare.search else { return path_mtu };
         if is_calm {

@@ -4,9 +4,6 @@ use clearway_base::{Duration, Instant};
 
 use crate::export::Fields;
 
-/// Ages of timestamps are counted in minutes of 64 seconds, of which 16 bits count 48 days.
-pub(crate) const MINUTE_SECS: u64 = 64;
-
 /// A point in time to the millisecond, modulo 2^32: good for 49 days, in half the space.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ms(u32);
@@ -39,6 +36,10 @@ impl Ms {
     }
 }
 
+/// log2 of the nanoseconds of a tick.
+const TICK_SHIFT: u32 = 16;
+const TICK_LESS_1: Duration = Duration::from_nanos((1 << TICK_SHIFT) - 1);
+
 /// A point in time in ticks of 2^16 ns, the wheel's, modulo 2^32: it orders what is less than a day and a half apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tick(u32);
@@ -49,7 +50,7 @@ impl Tick {
 
     #[inline(always)]
     pub(crate) fn of(at: Instant) -> Tick {
-        Tick((at.as_nanos() >> 16) as u32)
+        Tick((at.as_nanos() >> TICK_SHIFT) as u32)
     }
 
     /// Whether `at` lies in a later tick.
@@ -59,9 +60,60 @@ impl Tick {
     }
 }
 
-/// The time as `Conn::recent_at` counts it.
-pub(crate) fn minutes(now: Instant) -> u16 {
-    (now.as_millis() / (1000 * MINUTE_SECS)) as u16
+/// A deadline in ticks, as [`Tick`]; zero when it is not set. It is met up to a tick late, and must lie less than a day and a half ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct DueTick(u32);
+
+impl DueTick {
+    pub(crate) const NEVER: DueTick = DueTick(0);
+
+    #[inline(always)]
+    pub(crate) fn at(at: Instant) -> DueTick {
+        if at.is_set() { DueTick(Tick::of(at + TICK_LESS_1).0.max(1)) } else { DueTick::NEVER }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_set(self) -> bool {
+        self != DueTick::NEVER
+    }
+
+    /// When that is, seen from `now`.
+    #[inline(always)]
+    pub(crate) fn seen_from(self, now: Instant) -> Instant {
+        if self.is_set() { near(now, self.0, TICK_SHIFT) } else { Instant::NEVER }
+    }
+}
+
+/// The instant nearest to `now` whose nanoseconds, without so many bits, end in `low`.
+#[inline(always)]
+fn near(now: Instant, low: u32, shift: u32) -> Instant {
+    let now = now.as_nanos() >> shift;
+    let ahead = i64::from(low.wrapping_sub(now as u32) as i32);
+    Instant::from_nanos(now.wrapping_add_signed(ahead) << shift)
+}
+
+/// log2 of the nanoseconds in the unit of [`DueFar`]: about a millisecond.
+const FAR_SHIFT: u32 = 20;
+
+/// A deadline in units of 2^20 ns; zero when it is not set. It is met up to a unit early, and must lie less than [`DueFar::FAR`] ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct DueFar(u32);
+
+impl DueFar {
+    pub(crate) const NEVER: DueFar = DueFar(0);
+    /// No deadline lies further ahead.
+    pub(crate) const FAR: Duration = Duration::from_secs(24 * 24 * 3600);
+
+    #[inline]
+    pub(crate) fn at(at: Instant) -> DueFar {
+        if at.is_set() { DueFar(((at.as_nanos() >> FAR_SHIFT) as u32).max(1)) } else { DueFar::NEVER }
+    }
+
+    /// When that is, seen from `now`.
+    #[inline]
+    pub(crate) fn seen_from(self, now: Instant) -> Instant {
+        if self == DueFar::NEVER { Instant::NEVER } else { near(now, self.0, FAR_SHIFT) }
+    }
 }
 
 /// Our timestamp clock (RFC 7323 5.4): one tick per millisecond.
@@ -69,3 +121,6 @@ pub(crate) fn minutes(now: Instant) -> u16 {
 pub(crate) fn stamp(now: Instant, offset: u32) -> u32 {
     (now.as_millis() as u32).wrapping_add(offset)
 }
+
+#[cfg(test)]
+mod tests;

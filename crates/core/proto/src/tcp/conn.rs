@@ -1,7 +1,7 @@
 //! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
 //! acknowledging need comes next, and what is seldom needed last.
 
-use super::clock::{Ms, Tick, stamp};
+use super::clock::{DueFar, DueTick, Ms, Tick, stamp};
 use super::held::Held;
 use super::marks::Marks;
 use clearway_base::{Duration, Instant, Link, Place};
@@ -13,10 +13,8 @@ use super::options::MIN_MSS;
 use super::rare_stats::RareStats;
 use super::rate::DeliveryRate;
 use super::rcv::{Rcv, RcvAhead};
-use super::reasm::Reasm;
-use super::recovery::Recovery;
+use super::recovery::Status;
 use super::rtt::Rtt;
-use super::sack::Scoreboard;
 use super::seldom::Seldom;
 use super::settings::Settings;
 use super::snd::{Snd, SndAhead};
@@ -34,7 +32,7 @@ pub(crate) struct Times {
     /// [`Timer::Retransmit`] or another that shares its deadline, which then has a mark.
     pub send: Instant,
     /// [`Timer::Keepalive`] or [`Timer::Orphan`].
-    pub life: Instant,
+    pub life: DueFar,
     /// When the segment that is being timed left.
     pub timed: Instant,
     /// Since when something waits for an acknowledgement without any progress, data in flight or a window that does not open, while
@@ -49,7 +47,9 @@ impl Times {
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
         let Times { send, life, timed, stuck_since, sent } = self;
         f.instant(140, send);
-        f.instant(141, life);
+        let mut at = life.seen_from(f.now());
+        f.instant(141, &mut at);
+        *life = DueFar::at(at);
         f.instant(142, timed);
         stuck_since.field(143, f);
         sent.field(144, f);
@@ -78,7 +78,7 @@ pub(crate) struct Conn<E: Env> {
     /// When the peer was last heard.
     pub heard: Ms,
     /// When a delayed ACK must leave.
-    pub delack: Instant,
+    pub delack: DueTick,
     /// In the line of connections that want a turn of emit.
     pub ready: Place,
     /// In the line of those with events for their owners.
@@ -93,16 +93,11 @@ pub(crate) struct Conn<E: Env> {
     pub route: RouteCache,
     pub cc: Cc,
     pub rtt: Rtt,
-    pub recovery: Recovery,
+    /// How recovery stands; where it is lies elsewhere ([`super::cold`]).
+    pub recovery: Status,
     pub times: Times,
     pub snd_ahead: SndAhead,
     pub rcv_ahead: RcvAhead,
-    /// How often SND.UNA passed zero, to know how much was acknowledged in all.
-    pub una_wraps: u16,
-    /// In which second, modulo 256, [`Conn::challenges`] was drawn.
-    pub challenge_second: u8,
-    /// Challenge ACKs left in this second (RFC 5961 7).
-    pub challenges: u8,
     /// The segment that is being timed: acknowledged when SND.UNA is at or past this.
     pub timed_seq: Seq,
     /// What the peer had when that segment left: SND.UNA, and as much further as it held selectively.
@@ -118,8 +113,6 @@ pub(crate) struct Conn<E: Env> {
     pub looked_at: Tick,
     /// On the accept queue of its listener while pending; among the orphans.
     pub owner: Link,
-    pub reasm: Held<Reasm>,
-    pub sack: Held<Scoreboard>,
     pub sent: Held<Sent>,
     pub rare: Held<RareStats>,
     // ---- seldom
@@ -127,10 +120,6 @@ pub(crate) struct Conn<E: Env> {
     pub token: u64,
     pub settings: Settings,
     pub failure: Option<Failure>,
-    /// An ICMP error that says why the peer may not answer (RFC 5461 4.1): told when the connection fails for that.
-    pub soft_error: Option<crate::error::Unreachable>,
-    /// When TS.Recent was taken (RFC 7323 5.5), in minutes as [`super::open::minutes`] counts them.
-    pub recent_at: u16,
     pub iss: Seq,
     pub irs: Seq,
     /// What is added to our clock in timestamps so that nobody learns it (RFC 7323 5.4).
@@ -179,7 +168,7 @@ impl<E: Env> Conn<E> {
             rcv_mss: FIRST_RCV_MSS.min(our_mss),
             segs_in: 0,
             heard: Ms::of(now),
-            delack: Instant::NEVER,
+            delack: DueTick::NEVER,
             ready: Place::OFF,
             event_queue: Place::OFF,
             rx,
@@ -189,18 +178,16 @@ impl<E: Env> Conn<E> {
             route: RouteCache::default(),
             cc: Cc::new(settings.congestion(), MIN_MSS, 1),
             rtt: Rtt::new(),
-            recovery: Recovery::new(iss),
+            recovery: Status::NEW,
             times: Times {
                 send: Instant::NEVER,
-                life: Instant::NEVER,
+                life: DueFar::NEVER,
                 timed: now,
                 stuck_since: Ms::of(now),
                 sent: Ms::of(now),
             },
-            snd_ahead: SndAhead { max_wnd: 0, end: iss, urgent: iss, small: iss },
+            snd_ahead: SndAhead { max_wnd: 0, end: iss, small: iss },
             rcv_ahead: RcvAhead::default(),
-            una_wraps: 0,
-            challenge_second: 0,
             timed_seq: iss,
             delivered_then: iss,
             rate: DeliveryRate::default(),
@@ -208,17 +195,12 @@ impl<E: Env> Conn<E> {
             data_segs_out: 0,
             busy_ms: 0,
             looked_at: Tick::default(),
-            challenges: u8::MAX,
             owner: Link::OFF,
-            reasm: Held::NONE,
-            sack: Held::NONE,
             sent: Held::NONE,
             rare: Held::NONE,
             token,
             settings,
             failure: None,
-            soft_error: None,
-            recent_at: 0,
             iss,
             irs: Seq(0),
             peer_mss: MIN_MSS,
@@ -382,23 +364,21 @@ impl<E: Env> Conn<E> {
         ack.le(self.snd.nxt) && ack.ge(self.snd.una - self.snd_ahead.max_wnd.min(MAX_BEHIND))
     }
 
-    /// Payload bytes that the peer has acknowledged, from the beginning.
-    pub(crate) fn bytes_acked(&self) -> u64 {
-        if matches!(self.state, State::SynSent | State::SynReceived)
-            || !self.snd.una.gt(self.iss) && self.una_wraps == 0
-        {
+    /// Payload bytes that the peer has acknowledged, from the beginning; SND.UNA has passed zero so often.
+    pub(crate) fn bytes_acked(&self, una_wraps: u16) -> u64 {
+        if matches!(self.state, State::SynSent | State::SynReceived) || !self.snd.una.gt(self.iss) && una_wraps == 0 {
             return 0;
         }
-        let to = u64::from(self.una_wraps) << 32 | u64::from(self.snd.una.0);
+        let to = u64::from(una_wraps) << 32 | u64::from(self.snd.una.0);
         let fin = u64::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.gt(self.snd_ahead.end));
         to.saturating_sub(u64::from((self.iss + 1).0) + fin)
     }
 
     /// Payload bytes sent, not counting repetitions.
-    pub(crate) fn bytes_sent_once(&self) -> u64 {
-        let in_flight = if self.snd.una == self.iss && self.una_wraps == 0 { 0 } else { self.outstanding() };
+    pub(crate) fn bytes_sent_once(&self, una_wraps: u16) -> u64 {
+        let in_flight = if self.snd.una == self.iss && una_wraps == 0 { 0 } else { self.outstanding() };
         let fin = u32::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.le(self.snd_ahead.end));
-        self.bytes_acked() + u64::from(in_flight.saturating_sub(fin))
+        self.bytes_acked(una_wraps) + u64::from(in_flight.saturating_sub(fin))
     }
 
     /// Our timestamp at `now`: milliseconds, and an offset that only we know.

@@ -1,6 +1,7 @@
 //! The timers of a connection: what they wait for, and which of them share a deadline because only one of them runs at a time. A connection has one
 //! place in the wheel, for the earliest of its deadlines; [`super::timers`] says what happens when one is due.
 
+use super::clock::{DueFar, DueTick};
 use super::marks::{BUSY, Marks};
 use clearway_base::Instant;
 
@@ -95,8 +96,8 @@ impl<E: Env> Conn<E> {
     fn put_deadline(&mut self, timer: Timer, at: Instant) {
         match timer.slot() {
             Slot::Send => self.times.send = at,
-            Slot::Ack => self.delack = at,
-            Slot::Life => self.times.life = at,
+            Slot::Ack => self.delack = DueTick::at(at),
+            Slot::Life => self.times.life = DueFar::at(at),
             Slot::Derived => debug_assert!(false, "{timer:?} is never armed"),
         }
     }
@@ -106,8 +107,8 @@ impl<E: Env> Conn<E> {
     pub(crate) fn deadline(&self, timer: Timer, now: Instant) -> Instant {
         match timer.slot() {
             Slot::Send => self.times.send,
-            Slot::Ack => self.delack,
-            Slot::Life => self.times.life,
+            Slot::Ack => self.delack.seen_from(now),
+            Slot::Life => self.times.life.seen_from(now),
             Slot::Derived => self.user_deadline(now),
         }
     }
@@ -122,9 +123,9 @@ impl<E: Env> Conn<E> {
 
     /// The turn is over, and the delayed ACK was perhaps not part of it.
     #[inline]
-    pub(crate) fn rearm_delack(&mut self) {
+    pub(crate) fn rearm_delack(&mut self, now: Instant) {
         if self.delack.is_set() {
-            self.arm(Timer::DelayedAck, self.delack);
+            self.arm(Timer::DelayedAck, self.delack.seen_from(now));
         }
     }
 

@@ -4,13 +4,12 @@ use clearway_base::Instant;
 
 use super::ack;
 use super::cc::Cc;
-use super::clock::minutes;
+use super::clock::Ms;
 use super::conn::Conn;
 use super::context::ConnCx;
 use super::deadlines::Timer;
 use super::marks::Marks;
 use super::options;
-use super::recovery::Recovery;
 use super::sizes::Sizes;
 use crate::config::MtuProbing;
 use crate::store::Env;
@@ -31,7 +30,7 @@ impl<E: Env> Conn<E> {
         self.peer_mss = agreed.mss;
         self.mss = agreed.payload_mss();
         self.ts_recent = ts_recent;
-        self.recent_at = minutes(now);
+        self.heard = Ms::of(now);
     }
 }
 
@@ -46,10 +45,9 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
     c.marks.clear(Marks::TIMING.with(Marks::SYN_DUE));
     c.rtt.reset_backoff();
-    c.recovery.tries = 0;
     c.snd.una = c.iss + 1;
     c.snd_ahead.small = c.snd.una;
-    c.recovery = Recovery::new(c.iss);
+    c.begin_recovery(cx.pools);
     c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
     if cx.config.tcp.mtu_probing == MtuProbing::Always {
         c.search_from_base(cx.pools);
@@ -57,7 +55,9 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.rcv.quick = QUICK_ACKS;
     c.cancel(Timer::Retransmit);
     c.progress(cx.now, false);
-    c.soft_error = None;
+    if let Some(rare) = c.rare.get_mut(&mut cx.pools.rare_stats) {
+        rare.cold.soft_error = None;
+    }
     if let Some(keepalive) = c.settings.keepalive() {
         c.arm(Timer::Keepalive, cx.now + keepalive.idle);
     }

@@ -7,7 +7,8 @@ use clearway_pkt::Buf;
 use clearway_wire::Seq;
 
 use super::Tcp;
-use super::clock::{minutes, stamp};
+use super::clock::{DueTick, stamp};
+use super::cold::Cold;
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::ecn::{EcnState, Feedback};
@@ -18,7 +19,6 @@ use super::options::MIN_MSS;
 use super::rare_stats::{RareStats, Undo};
 use super::reasm::Reasm;
 use super::records::{ANSWERS, SynRcvd, TimeWait};
-use super::recovery::Recovery;
 use super::sack::Scoreboard;
 use super::seldom::Seldom;
 use super::span::Span;
@@ -26,7 +26,7 @@ use super::state::State;
 use super::window::MAX_SCALE;
 use crate::config::{Congestion, ConnOptions, EcnMode, Keepalive};
 use crate::error::{Failure, ListenError, Unreachable};
-use crate::export::{Fault, Fields, Imported, Kind, Reader, UNREACHABLE, Writer};
+use crate::export::{Fault, Fields, Imported, Kind, Reader, Writer};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::ids::{BindId, ConnId, ListenerId};
 use crate::store::{Env, RxStore, TxStore};
@@ -187,9 +187,6 @@ impl<E: Env> Conn<E> {
         f.u16(16, &mut self.mss);
         f.u16(17, &mut self.rcv_mss);
         f.u32(18, &mut self.ts_recent);
-        let mut age = minutes(now).wrapping_sub(self.recent_at);
-        f.u16(19, &mut age);
-        self.recent_at = minutes(now).wrapping_sub(age);
         f.u32(20, &mut self.segs_in);
         f.u32(21, &mut self.data_segs_in);
         f.u32(22, &mut self.segs_out);
@@ -197,14 +194,12 @@ impl<E: Env> Conn<E> {
         f.u32(24, &mut self.busy_ms);
         self.heard.field(25, f);
         self.data_heard.field(26, f);
-        f.instant(27, &mut self.delack);
-        f.u16(28, &mut self.una_wraps);
-        f.u8(29, &mut self.challenges);
-        f.u8(30, &mut self.challenge_second);
+        let mut delack = self.delack.seen_from(now);
+        f.instant(27, &mut delack);
+        self.delack = DueTick::at(delack);
         f.seq(31, &mut self.timed_seq);
         f.seq(32, &mut self.delivered_then);
         f.choice(36, &mut self.failure, &FAILURES);
-        f.choice(37, &mut self.soft_error, &UNREACHABLE);
         self.snd.fields(f);
         self.snd_ahead.fields(f);
         self.rcv.fields(f);
@@ -217,7 +212,7 @@ impl<E: Env> Conn<E> {
     }
 
     /// What in the record cannot be, when its send queue holds `written` bytes.
-    fn contradiction(&self, written: u32) -> Option<&'static str> {
+    fn contradiction(&self, cold: &Cold, written: u32) -> Option<&'static str> {
         let c = self;
         let (fin_sent, shut, peer_fin) =
             (c.marks.has(Marks::FIN_SENT), c.marks.has(Marks::SHUT), c.marks.has(Marks::PEER_FIN));
@@ -239,7 +234,7 @@ impl<E: Env> Conn<E> {
         if c.marks.has(Marks::PENDING) && handshake && !early {
             return Some("a handshake that is done and is not");
         }
-        if !c.snd.una.le(c.snd.nxt) || c.outstanding() > MOST_WINDOW || !c.recovery.fits(c.snd.una, c.snd.nxt) {
+        if !c.snd.una.le(c.snd.nxt) || c.outstanding() > MOST_WINDOW || !cold.points.fits(c.snd.una, c.snd.nxt) {
             return Some("numbers that were acknowledged and never sent");
         }
         if c.snd.shift > MAX_SCALE
@@ -371,7 +366,8 @@ impl<E: Env> Tcp<E> {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return true };
         let unread = pools.rx.unread(&c.rx);
-        let spans = c.reasm.get(&pools.reasm).map_or(Vec::new(), |map| pairs(map.parts().0));
+        let reasm = c.reasm(pools);
+        let spans = reasm.get(&pools.reasm).map_or(Vec::new(), |map| pairs(map.parts().0));
         let early_at = |start: Seq| unread + start.since(c.rcv.nxt);
         let mut parts = Vec::new();
         parts.extend((unread > 0).then_some((0, unread)));
@@ -398,22 +394,31 @@ impl<E: Env> Tcp<E> {
             }
             c.fields(w);
             c.marks = marks;
-            let mut rare = c.suffered(pools).clone();
-            // What another law had is of no use to this one.
-            rare.undo = rare.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
-            rare.fields(w);
-            if let Some(mut ecn) = rare.ecn {
-                ecn.fields(w);
+            c.told(&c.cold(pools)).fields(w);
+            if let Some(rare) = c.rare.get(&pools.rare_stats) {
+                let mut rare = rare.clone();
+                // What another law had is of no use to this one.
+                rare.undo = rare.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
+                let una = c.snd.una;
+                w.unless(
+                    |w| RareStats::at(una).fields(w),
+                    |w| {
+                        rare.fields(w);
+                        if let Some(mut ecn) = rare.ecn {
+                            ecn.fields(w);
+                        }
+                    },
+                );
             }
             if let Some(mut sent) = c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned() {
                 sent.fields(w);
             }
-            if let Some(map) = c.reasm.get(&pools.reasm).filter(|map| !map.is_empty()) {
+            if let Some(map) = reasm.get(&pools.reasm).filter(|map| !map.is_empty()) {
                 let mut recent: Vec<(Seq, Seq)> = map.parts().1.iter().map(|mark| (*mark, *mark)).collect();
                 w.spans(250, &mut spans.clone());
                 w.spans(251, &mut recent);
             }
-            if let Some(board) = c.sack.get(&pools.boards).filter(|board| !board.spans().is_empty()) {
+            if let Some(board) = c.board(pools).filter(|board| !board.spans().is_empty()) {
                 w.spans(260, &mut pairs(board.spans()));
             }
             let mut early = received.split_off(unread as usize);
@@ -571,7 +576,6 @@ impl<E: Env> Tcp<E> {
 
     /// Fills a new connection with what a record says, its bytes and maps too.
     fn fill(&mut self, r: &mut Reader<'_>, c: &mut Conn<E>, made: &Imported) -> Result<(), Fault> {
-        c.recovery = Recovery::new(c.iss);
         c.fields(r);
         let (mut spans, mut recent, mut sacked) = (Vec::new(), Vec::new(), Vec::new());
         r.spans(250, &mut spans);
@@ -582,13 +586,14 @@ impl<E: Env> Tcp<E> {
         r.bytes(301, &mut early);
         r.bytes(302, &mut written);
         let undo = r.has(350).then_some(Undo { cc: c.cc, una: c.snd.una, bytes: 0, stamp: None });
-        let mut rare = RareStats::NONE;
+        let mut rare = RareStats::at(c.snd.una);
+        rare.cold.fields(r);
         rare.undo = undo;
         rare.search = r.has(421).then(|| MtuSearch::from_base(c.key.remote.is_v6(), u16::MAX));
         let outstanding = Span::new(c.snd.una, c.snd.nxt);
         let mut flights = Sent::new(outstanding, r.now(), Duration::ZERO);
         flights.fields(r);
-        let troubled = r.has(230);
+        let troubled = r.has(230) || c.needs(&rare.cold);
         let mut ecn = EcnState::new(Feedback::None);
         ecn.fields(r);
         rare.fields(r);
@@ -596,7 +601,7 @@ impl<E: Env> Tcp<E> {
         if u32::try_from(written.len()).is_err() || u32::try_from(unread.len()).is_err() {
             return Err(Fault::Full);
         }
-        if let Some(what) = c.contradiction(written.len() as u32) {
+        if let Some(what) = c.contradiction(&rare.cold, written.len() as u32) {
             return Err(Fault::Contradiction(what));
         }
         if !c.marks.has(Marks::DETACHED) && self.find(&c.key).is_some() {
@@ -608,6 +613,9 @@ impl<E: Env> Tcp<E> {
             c.token = is.ok_or(Fault::Missing)?.to_bits();
         }
         let p = &mut self.pools;
+        if troubled {
+            c.rare.take(&mut p.rare_stats, rare);
+        }
         if p.tx.write(&mut c.tx, &written, || u32::MAX) != written.len() {
             return Err(Fault::Full);
         }
@@ -618,15 +626,15 @@ impl<E: Env> Tcp<E> {
             let recent: Vec<Seq> = recent.iter().map(|(mark, _)| *mark).collect();
             let map = Reasm::of(&spans, &recent, bounds).ok_or(Fault::Contradiction("bytes outside of the window"))?;
             keep_early(p, c, &spans, &early)?;
-            c.reasm.take(&mut p.reasm, map);
+            c.take_reasm(p, map);
             // Without a place for its map, what came early comes again.
-            c.marks.put(Marks::HOLE, !c.reasm.is_none());
+            c.marks.put(Marks::HOLE, !c.reasm(p).is_none());
         }
         if !sacked.is_empty() {
             let held = Span::new(c.snd.una - 1, c.snd.nxt);
             let board =
                 Scoreboard::of(&sacked, held).ok_or(Fault::Contradiction("bytes that were held and never sent"))?;
-            c.sack.take(&mut p.boards, board);
+            c.take_board(p, board);
         }
         // What is not a record of what is in flight is none: losses are counted then.
         if r.has(400) && is_recorded(c, &flights) {
@@ -636,9 +644,6 @@ impl<E: Env> Tcp<E> {
         if c.sent.is_none() {
             // Without the record, the timer is the one of retransmission.
             c.marks.clear(Marks::REORDERING);
-        }
-        if troubled {
-            c.rare.take(&mut p.rare_stats, rare);
         }
         if ecn.feedback != Feedback::None {
             c.note_rare(p, |t| t.ecn = Some(ecn));
@@ -684,8 +689,7 @@ impl<E: Env> Tcp<E> {
 
     /// A connection that cannot be is taken apart again.
     fn drop_filled(&mut self, mut c: Conn<E>) {
-        c.reasm.give_back(&mut self.pools.reasm);
-        c.sack.give_back(&mut self.pools.boards);
+        c.give_maps_back(&mut self.pools);
         c.sent.give_back(&mut self.pools.sent);
         c.rare.give_back(&mut self.pools.rare_stats);
         self.pools.rx.close(c.rx);

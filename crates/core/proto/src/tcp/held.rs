@@ -8,6 +8,28 @@ pub(crate) struct Held<T> {
     of: core::marker::PhantomData<fn() -> T>,
 }
 
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Held<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Held<T> {}
+
+impl<T> PartialEq for Held<T> {
+    fn eq(&self, other: &Held<T>) -> bool {
+        self.index == other.index
+    }
+}
+
+impl<T> Eq for Held<T> {}
+
+impl<T> core::fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Held({})", self.index as i32)
+    }
+}
+
 impl<T> Held<T> {
     pub(crate) const NONE: Held<T> = Held { index: u32::MAX, of: core::marker::PhantomData };
 

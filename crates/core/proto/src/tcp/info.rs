@@ -23,10 +23,10 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn info(&self, config: &Config, id: ConnId) -> Option<TcpInfo> {
         let (c, p, now) = (self.owned(id)?, &self.pools, self.now);
-        let board = c.sack.get(&p.boards);
+        let board = c.board(p);
         let scaled = |shift| c.snd.scales.then_some(shift);
         let mss = u32::from(c.mss);
-        let rare = c.suffered(p);
+        let (rare, recovery) = (c.suffered(p), c.recovery(p));
         let (rwnd_limited, sndbuf_limited) = c.limited_times(now, p);
         let is_open = c.state != State::SynSent;
         let unread = p.rx.unread(&c.rx);
@@ -54,16 +54,16 @@ impl<E: Env> Tcp<E> {
             sack: c.marks.has(Marks::SACK),
             unacked: c.outstanding(),
             sacked: board.map_or(0, |b| b.bytes()),
-            lost: c.recovery.lost_bytes(c.snd.una, c.snd.nxt, mss, c.known(p)),
-            retransmitted: c.recovery.again_bytes(c.snd.una, c.snd.nxt, c.known(p)),
+            lost: recovery.lost_bytes(c.snd.una, c.snd.nxt, mss, c.known(p)),
+            retransmitted: recovery.again_bytes(c.snd.una, c.snd.nxt, c.known(p)),
             unsent: c.unsent(&p.tx),
             unread,
             retransmits: if probing { 0 } else { u32::from(c.recovery.tries) },
             probes: if probing { c.recovery.tries } else { 0 },
             total_retransmits: rare.segs_retransmitted + rare.syns_retransmitted,
-            bytes_sent: c.bytes_sent_once() + rare.bytes_retransmitted,
+            bytes_sent: c.bytes_sent_once(rare.cold.una_wraps) + rare.bytes_retransmitted,
             bytes_retransmitted: rare.bytes_retransmitted,
-            bytes_acked: c.bytes_acked(),
+            bytes_acked: c.bytes_acked(rare.cold.una_wraps),
             bytes_received: if is_open { c.bytes_received() } else { 0 },
             segs_in: c.segs_in,
             segs_out: c.segs_out,

@@ -15,7 +15,7 @@ impl<E: Env> Conn<E> {
     /// Notes something in the record, which is taken if there is none yet. There are as many places as connections.
     pub(crate) fn note_rare(&mut self, p: &mut Pools<E>, what: impl FnOnce(&mut RareStats)) {
         if self.rare.is_none() {
-            self.rare.take(&mut p.rare_stats, RareStats::NONE);
+            self.rare.take(&mut p.rare_stats, RareStats::at(self.snd.una));
         }
         if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
             what(rare);

@@ -154,7 +154,7 @@ impl<E: Env> Conn<E> {
 pub(crate) fn arrived<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, came: Came) {
     let Came { mark, len, segment_size } = came;
     let segments = if segment_size == 0 { 1 } else { len.div_ceil(u32::from(segment_size)).max(1) };
-    let board = c.sack.get(&cx.pools.boards);
+    let board = c.board(cx.pools);
     let acked = if seg.ack.gt(c.snd.una) {
         // What was held selectively was told of by the ACKs that said so.
         seg.ack.since(c.snd.una) - board.map_or(0, |b| b.sacked_within(Span::new(c.snd.una, seg.ack)))

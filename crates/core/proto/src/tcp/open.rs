@@ -1,6 +1,6 @@
 //! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing else.
 
-use super::clock::{MINUTE_SECS, Ms, minutes};
+use super::clock::Ms;
 use super::marking;
 use super::marks::Marks;
 use clearway_base::Instant;
@@ -9,6 +9,7 @@ use clearway_wire::tcp::Plain;
 use clearway_wire::{Flags, SackBlocks, Segment};
 
 use super::ack::{self, Said};
+use super::cold::Cold;
 use super::conn::Conn;
 use super::context::{Arrival, Came, ConnCx, Pools};
 use super::deadlines::Timer;
@@ -21,8 +22,8 @@ use crate::event::ConnEvents;
 use crate::payload::Payload;
 use crate::store::{Env, RxStore};
 
-/// RFC 7323 5.5: after this long without a segment, TS.Recent says nothing any more.
-const TIMESTAMP_LIFE: u16 = (24 * 24 * 3600 / MINUTE_SECS) as u16;
+/// RFC 7323 5.5: after so many milliseconds without a segment, 24 days, TS.Recent says nothing any more.
+const TIMESTAMP_LIFE_MS: u32 = 24 * 24 * 3600 * 1000;
 
 /// Whether a segment is what everybody expects, and nothing is lost or may be: then it is taken by the instance of [`on_expected`] that asks
 /// nothing about losses.
@@ -43,7 +44,7 @@ pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     // An ACK without news while something is out may be a duplicate.
     let says_news = len > 0 || acked != 0 || out == 0;
     debug_assert!(acked > out || is_expected(c, seg, len));
-    acked <= out && says_news && c.sack.is_none() && c.recovery.is_lossless()
+    acked <= out && says_news && c.recovery.is_lossless()
 }
 
 /// Flags that an expected segment may have.
@@ -194,14 +195,13 @@ fn is_expected<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
 /// older than the last.
 #[inline(always)]
 fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plain) {
-    c.heard = Ms::of(now);
     if let Some((val, _)) = seg.ts.filter(|_| EXPECTED || c.marks.has(Marks::TS)) {
         let is_newer = EXPECTED || val.wrapping_sub(c.ts_recent) as i32 >= 0 || is_outdated(now, c);
         if seg.seq.le(c.rcv.acked) && is_newer {
             c.ts_recent = val;
-            c.recent_at = minutes(now);
         }
     }
+    c.heard = Ms::of(now);
     if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
         // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
         // Without an owner this holds too, or written bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
@@ -210,9 +210,9 @@ fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plai
     }
 }
 
-/// RFC 7323 5.5: TS.Recent was taken so long ago that it says nothing any more.
+/// RFC 7323 5.5: the peer was heard so long ago that TS.Recent says nothing any more. Whatever is heard is no older than TS.Recent, or was taken for this.
 fn is_outdated<E: Env>(now: Instant, c: &Conn<E>) -> bool {
-    minutes(now).wrapping_sub(c.recent_at) > TIMESTAMP_LIFE
+    c.heard.ms_ago(now) > TIMESTAMP_LIFE_MS
 }
 
 fn seconds(now: Instant) -> u32 {
@@ -315,17 +315,18 @@ pub(crate) fn challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
 /// share would tell a stranger about other people's connections (CVE-2016-5696), and one of fixed size could be counted down.
 fn may_challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) -> bool {
     let second = seconds(cx.now) as u8;
-    if c.challenge_second != second || c.challenges == u8::MAX {
+    let Cold { challenge_second, challenges: mut left, .. } = c.cold(cx.pools);
+    if challenge_second != second || left == u8::MAX {
         let limit = u64::from(cx.config.limits.challenge_acks_per_second.clamp(1, u8::MAX - 1));
-        c.challenge_second = second;
-        c.challenges = cx.pools.rng.between(limit.div_ceil(2), limit) as u8;
+        left = cx.pools.rng.between(limit.div_ceil(2), limit) as u8;
     }
-    if c.challenges == 0 {
+    if left == 0 {
         cx.counters.tcp.challenge_acks_limited += 1;
         return false;
     }
-    c.challenges -= 1;
-    true
+    c.note_rare(cx.pools, |t| (t.cold.challenge_second, t.cold.challenges) = (second, left - 1));
+    // Without a place to count it there is none: nothing that a stranger provokes goes uncounted.
+    !c.rare.is_none()
 }
 
 /// Step 2: a reset counts only when it hits RCV.NXT exactly; elsewhere in the window it is challenged (RFC 5961 3.2).
@@ -433,15 +434,21 @@ fn to_time_wait<E: Env>(c: &mut Conn<E>) {
 }
 
 /// Step 6: urgent data is announced, and stays in the stream (RFC 6093 4 and 6: the pointer names the byte *behind* it).
+#[inline(always)]
 fn step_6_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
-    if !seg.flags.contains(Flags::URG) || seg.urg == 0 || !c.state.peer_may_send() {
-        return;
+    if seg.flags.contains(Flags::URG) && seg.urg != 0 && c.state.peer_may_send() {
+        is_urgent(c, p, seg);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
     let up = seg.seq + u32::from(seg.urg);
     // A pointer to what was received long ago, or that does not go further than the last one, is no news.
-    let is_news = if c.settings.urgent_waits() { up.gt(c.rcv_ahead.urgent) } else { up.gt(c.rcv.nxt) };
+    let is_news = if c.settings.urgent_waits() { up.gt(c.suffered(p).cold.rcv_urgent) } else { up.gt(c.rcv.nxt) };
     if is_news {
-        c.rcv_ahead.urgent = up;
+        c.note_rare(p, |t| t.cold.rcv_urgent = up);
         c.settings.set_urgent_waits(true);
         p.rx.urgent(&mut c.rx, up.since(c.rcv.nxt));
         c.tell(ConnEvents::URGENT);

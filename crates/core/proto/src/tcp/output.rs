@@ -75,7 +75,7 @@ pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_,
     } else {
         emit_data(c, cx)
     };
-    c.rearm_delack();
+    c.rearm_delack(cx.now);
     end_turn(c, cx, result)
 }
 
@@ -225,7 +225,7 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
 #[cold]
 #[inline(never)]
 fn emit_probe<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, path_mtu: u32) -> Result<(), OutError> {
-    let calm = c.recovery.is_lossless() && c.sack.is_none() && !c.marks.any(Marks::HOLE.with(Marks::DUPLICATE));
+    let calm = c.recovery.is_lossless() && !c.marks.any(Marks::HOLE.with(Marks::DUPLICATE));
     let Some(size) = c.next_probe(cx.pools, cx.now, path_mtu).filter(|_| calm) else { return Ok(()) };
     let (usual, len, flight) = (c.mss, c.payload_of(size.into()), c.outstanding());
     let unsent = cx.pools.tx.len(&c.tx).saturating_sub(flight);
@@ -327,7 +327,7 @@ fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>, flight: u32, special: Marks) 
     }
     let len = p.tx.len(&c.tx).wrapping_sub(flight);
     let is_one = len.wrapping_sub(1) < u32::from(c.mss);
-    let is_lossless = !c.marks.any(special) && c.sack.is_none() && c.recovery.is_lossless();
+    let is_lossless = !c.marks.any(special) && c.recovery.is_lossless();
     (is_one && is_lossless && may_be_small(c, p)).then_some(len)
 }
 
@@ -368,7 +368,6 @@ fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> 
 /// What the plan looks at, from the connection as it is.
 #[inline(always)]
 fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
-    let board = c.sack.get(&p.boards);
     let mss = u32::from(c.mss) - extra_options(c, p);
     let max_piece = if c.marks.has(Marks::ECN) && c.leaves_alone(p) { 0 } else { max_piece };
     let (una, nxt) = (c.snd.una, c.snd.nxt);
@@ -378,19 +377,19 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
     let usable = c.snd.usable();
     let unsent = !fin_sent && usable > 0 && (shut || end.gt(nxt));
     let cwnd = c.cc.cwnd();
-    let (next, allowance) = if c.recovery.is_lossless() && board.is_none() {
+    let (next, allowance) = if c.recovery.is_lossless() {
         // Nothing is lost and nothing hints at it.
         (if unsent { Next::New } else { Next::Nothing }, cwnd.saturating_sub(nxt.since(una)))
     } else {
-        let known = c.known(p);
+        let (known, recovery) = (c.known(p), c.recovery(p));
         let fresh = if fin_sent || end.le(nxt) { 0 } else { end.since(nxt).min(usable) };
-        let allowance = c.recovery.allowance(cwnd, una, nxt, mss, known);
+        let allowance = recovery.allowance(cwnd, una, nxt, mss, known);
         if c.recovery.is_probe_due() {
             (c.tail_probe((una, nxt), fresh, mss), mss)
         } else if c.recovery.prefers_new() && fresh >= mss && known.sent.is_some() {
             (Next::New, allowance)
         } else {
-            (c.recovery.next(una, nxt, mss, known, unsent), allowance)
+            (recovery.next(una, nxt, mss, known, unsent), allowance)
         }
     };
     View {
@@ -553,7 +552,7 @@ impl<E: Env> Conn<E> {
         }
         let duplicate = self.marks.has(Marks::DUPLICATE).then(|| self.suffered(p).duplicate);
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
-        let n = match self.reasm.get(&p.reasm) {
+        let n = match self.reasm(p).get(&p.reasm) {
             Some(map) => map.sack_blocks(duplicate, &mut spans, most_sack_blocks(self)),
             None => duplicate.map_or(0, |d| {
                 spans[0] = d;
@@ -661,7 +660,7 @@ fn emit_span<E: Env, S: Sink>(
         // RFC 9293 3.9.1.2: PSH where the written bytes end, and where a record does.
         seg.flags |= Flags::PSH;
     }
-    put_urgent(c, &mut seg);
+    put_urgent(c, p, &mut seg);
     let mss = u32::from(c.mss) - extra_options(c, p);
     let mut mark = 0;
     if c.marks.has(Marks::ECN) {
@@ -712,6 +711,10 @@ fn emit_span<E: Env, S: Sink>(
     // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer does. A FIN alone is alone.
     let is_burst = segments > 1 || len > 0 && !seg.flags.contains(Flags::PSH);
     left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0, is_burst });
+    if again == Again::Lost {
+        let again = Span::new(span.start, if fin { span.end + 1 } else { span.end });
+        c.step_recovery(p, |recovery, _| recovery.on_retransmitted(again));
+    }
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
         let stamp = seg.opts.ts.map(|(ours, _)| ours);
@@ -720,7 +723,7 @@ fn emit_span<E: Env, S: Sink>(
             t.segs_retransmitted += segments;
             t.resent(len, stamp);
         });
-    } else if let Some(board) = c.sack.get(&p.boards).filter(|_| c.delivered_then == c.snd.una) {
+    } else if let Some(board) = c.board(p).filter(|_| c.delivered_then == c.snd.una) {
         // The segment that was timed just now: what the peer holds selectively has arrived before it.
         c.delivered_then = c.snd.una + board.bytes();
     }
@@ -747,10 +750,13 @@ impl<'a> Lent<'a> {
 }
 
 /// Announces urgent data that lies ahead of the segment, as far as 16 bits can point (RFC 6093).
-fn put_urgent<E: Env>(c: &Conn<E>, seg: &mut Segment) {
-    if c.marks.has(Marks::SEND_URGENT) && c.snd_ahead.urgent.gt(seg.seq) {
+fn put_urgent<E: Env>(c: &Conn<E>, p: &Pools<E>, seg: &mut Segment) {
+    if c.marks.has(Marks::SEND_URGENT)
+        && let urgent = c.suffered(p).cold.snd_urgent
+        && urgent.gt(seg.seq)
+    {
         seg.flags |= Flags::URG;
-        seg.urg = c.snd_ahead.urgent.since(seg.seq).min(u32::from(u16::MAX)) as u16;
+        seg.urg = urgent.since(seg.seq).min(u32::from(u16::MAX)) as u16;
     }
 }
 
@@ -817,7 +823,8 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
             c.go(Cause::FinSent);
         }
         Again::New => {}
-        Again::Lost => c.recovery.on_retransmitted(Span::new(span.start, end)),
+        // What was sent again lies where what is rare lies: `emit_span` says so.
+        Again::Lost => {}
         Again::Rescue => c.recovery.on_rescued(),
     }
 }
@@ -827,7 +834,7 @@ fn emit_bare<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, se
     let offer = c.window(cx.pools);
     let mut seg = c.header(cx.now, seq, offer.field);
     c.put_sack(cx.pools, &mut seg);
-    put_urgent(c, &mut seg);
+    put_urgent(c, cx.pools, &mut seg);
     if c.marks.has(Marks::ECN) {
         let leaving = if seq == c.snd.nxt { Leaving::Ack } else { Leaving::Probe };
         let mark = put_ecn(c, cx.pools, leaving, &mut seg);

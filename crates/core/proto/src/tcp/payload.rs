@@ -148,7 +148,7 @@ pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>
     if !c.marks.has(Marks::SACK) || !cx.config.tcp.dsack {
         return;
     }
-    let map = c.reasm.get(&cx.pools.reasm);
+    let map = c.reasm(cx.pools).get(&cx.pools.reasm);
     if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
         c.note_rare(cx.pools, |t| t.duplicate = span);
         c.marks.set(Marks::DUPLICATE);
@@ -173,10 +173,11 @@ fn out_of_order<E: Env>(
     if span.start != c.rcv.nxt {
         c.note_rare(p, |t| t.ooo_segs += 1);
     }
-    if c.reasm.is_none() {
-        c.reasm.take(&mut p.reasm, Reasm::new());
+    if c.reasm(p).is_none() {
+        c.take_reasm(p, Reasm::new());
     }
-    let Some(map) = c.reasm.get(&p.reasm) else {
+    let reasm = c.reasm(p);
+    let Some(map) = reasm.get(&p.reasm) else {
         return Err(Drop::TcpReassemblyFull);
     };
     c.marks.set(Marks::HOLE);
@@ -185,7 +186,7 @@ fn out_of_order<E: Env>(
         c.marks.set(Marks::DUPLICATE);
     }
     let result = keep_missing(c, p, span, buf);
-    let Some(map) = c.reasm.get_mut(&mut p.reasm) else { return result };
+    let Some(map) = reasm.get_mut(&mut p.reasm) else { return result };
     let joined = map.contiguous_from(c.rcv.nxt);
     let is_empty = map.is_empty();
     if joined > 0 {
@@ -197,7 +198,7 @@ fn out_of_order<E: Env>(
         c.marks.clear(Marks::HOLE);
         // What this turn owed is said by the one ACK behind the hole; the next turn begins anew.
         c.rcv.owed = 0;
-        c.reasm.give_back(&mut p.reasm);
+        c.give_reasm_back(p);
     }
     result
 }
@@ -207,8 +208,9 @@ fn out_of_order<E: Env>(
 /// The last piece keeps the buffer, those before it are copied. Where there is nothing to copy into, the first piece keeps it and the peer
 /// sends the rest again.
 fn keep_missing<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::Buf) -> Result<(), Drop> {
+    let held = c.reasm(p);
     let Pools { reasm, rx, buffers, .. } = p;
-    let Some(map) = c.reasm.get_mut(reasm) else {
+    let Some(map) = held.get_mut(reasm) else {
         return Err(Drop::TcpReassemblyFull);
     };
     let Some(mut fresh) = map.missing(span) else {

@@ -42,7 +42,6 @@ impl<E: Env> Conn<E> {
             && self.marks.has(Marks::SACK)
             && self.recovery.is_lossless()
             && self.recovery.tries == 0
-            && self.sack.is_none()
             && self.snd.wnd > 0
             && self.state.is_synchronized()
             && self.rtt.srtt().is_some()

@@ -37,8 +37,9 @@ impl<E: Env> Conn<E> {
             self.take_sent(p, now);
         }
         let is_reduced = self.recovery.is_frozen();
+        let sack = self.sack(p);
         let Pools { sent, boards, .. } = p;
-        let (Some(sent), board) = (self.sent.get_mut(sent), self.sack.get(boards)) else { return };
+        let (Some(sent), board) = (self.sent.get_mut(sent), sack.get(boards)) else { return };
         if let Some(prr) = sent.prr.as_mut().filter(|_| is_reduced) {
             prr.on_sent(span.len());
         }
@@ -63,9 +64,9 @@ impl<E: Env> Conn<E> {
         let mut sent = Sent::new(Span::new(una, nxt), at, self.rtt.min().unwrap_or_default());
         if self.recovery.phase() != Phase::Open {
             // What counting has found so far.
-            let board = self.sack.get(&p.boards);
-            sent.on_sent_again(self.recovery.again_span(una, nxt), at, board);
-            sent.lose(self.recovery.lost_span(una, nxt, u32::from(self.mss), board), board);
+            let (board, recovery) = (self.board(p), self.recovery(p));
+            sent.on_sent_again(recovery.again_span(una, nxt), at, board);
+            sent.lose(recovery.lost_span(una, nxt, u32::from(self.mss), board), board);
         }
         self.sent.take(&mut p.sent, sent);
         self.marks.put(Marks::FLIGHTS, !self.sent.is_none());
@@ -84,21 +85,21 @@ impl<E: Env> Conn<E> {
 
     /// What is lost by now, after an ACK up to `una` whose blocks are on the scoreboard. None: there is no record, and losses are counted.
     pub(super) fn lost_by_time(&self, p: &mut Pools<E>, now: Instant, una: Seq) -> Option<Lost> {
-        let window = self.reordering_window(p);
+        let (window, sack) = (self.reordering_window(p), self.sack(p));
         let Pools { sent, boards, .. } = p;
-        let (sent, board) = (self.sent.get_mut(sent)?, self.sack.get(boards)?);
+        let (sent, board) = (self.sent.get_mut(sent)?, sack.get(boards)?);
         Some(sent.detect(una, now, window, board))
     }
 
     /// What is known of what is in flight.
     pub(super) fn known<'a>(&self, p: &'a Pools<E>) -> Known<'a> {
-        Known { board: self.sack.get(&p.boards), sent: self.sent.get(&p.sent) }
+        Known { board: self.board(p), sent: self.sent.get(&p.sent) }
     }
 
     /// Nothing was heard for a whole timeout, or what is in flight does not fit the path: all that is missing is lost.
     pub(super) fn lose_all(&mut self, p: &mut Pools<E>) {
-        let board = self.sack.get_mut(&mut p.boards);
-        self.recovery.on_timeout(self.snd.una, self.snd.nxt, board);
+        let (una, nxt, sack) = (self.snd.una, self.snd.nxt, self.sack(p));
+        self.step_recovery(p, |recovery, p| recovery.on_timeout(una, nxt, sack.get_mut(&mut p.boards)));
         if let Some(sent) = self.sent.get_mut(&mut p.sent) {
             sent.lose_all();
         }
@@ -110,8 +111,8 @@ impl<E: Env> Conn<E> {
             return;
         }
         let mss = u32::from(self.mss);
-        let pipe = self.recovery.pipe(ack.una, ack.nxt, mss, self.known(p));
-        let held = self.sack.get(&p.boards).map_or(0, Scoreboard::bytes);
+        let pipe = self.recovery(p).pipe(ack.una, ack.nxt, mss, self.known(p));
+        let held = self.board(p).map_or(0, Scoreboard::bytes);
         let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
         if enters {
             sent.prr = Some(Prr::begin((ack.flight + ack.delivered).saturating_sub(held)));
@@ -126,7 +127,7 @@ impl<E: Env> Conn<E> {
     fn reordering_window(&self, p: &Pools<E>) -> Duration {
         let rare = self.suffered(p);
         let is_counted = self.recovery.phase() != Phase::Open || {
-            let board = self.sack.get(&p.boards);
+            let board = self.board(p);
             board.and_then(|board: &Scoreboard| board.lost_edge(u32::from(self.mss))).is_some()
         };
         if rare.reord_seen == 0 && is_counted {
@@ -188,7 +189,7 @@ impl<E: Env> Conn<E> {
     /// that a timeout took for lost and that was not sent again (RFC 5682 3.1, step 3.b).
     pub(super) fn was_for_nothing(&self, p: &Pools<E>, echo: Option<u32>, original: bool) -> bool {
         let Some(Undo { una, stamp, bytes, .. }) = self.suffered(p).undo else { return false };
-        if original && self.recovery.is_doubtful(self.snd.una) {
+        if original && self.recovery(p).is_doubtful(self.snd.una) {
             return true;
         }
         // RFC 3522 3.2: the ACK is for what left before anything was sent again.
@@ -200,8 +201,8 @@ impl<E: Env> Conn<E> {
         }
         // In fast recovery other holes may be real: as long as there are any, this one was only luck.
         let (una, nxt, known) = (self.snd.una, self.snd.nxt, self.known(p));
-        let others =
-            self.recovery.lost_bytes(una, nxt, u32::from(self.mss), known) + self.recovery.again_bytes(una, nxt, known);
+        let recovery = self.recovery(p);
+        let others = recovery.lost_bytes(una, nxt, u32::from(self.mss), known) + recovery.again_bytes(una, nxt, known);
         !self.recovery.is_frozen() || others == 0
     }
 
@@ -217,7 +218,8 @@ impl<E: Env> Conn<E> {
         if let Some(undo) = undo {
             self.undo_congestion(p, now, &undo.cc);
         }
-        self.recovery.call_off(self.snd.una);
+        let una = self.snd.una;
+        self.step_recovery(p, |recovery, _| recovery.call_off(una));
         if let Some(sent) = self.sent.get_mut(&mut p.sent) {
             sent.recall();
         }

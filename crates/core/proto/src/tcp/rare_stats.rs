@@ -8,6 +8,7 @@ use clearway_wire::Seq;
 
 use super::cc::Cc;
 use super::clock::Ms;
+use super::cold::Cold;
 use super::ecn::EcnState;
 use super::loss::reo_wnd::ReoWindow;
 use super::marks::Marks;
@@ -37,6 +38,8 @@ impl Loan {
 /// The record of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct RareStats {
+    /// What else seldom matters of it.
+    pub cold: Cold,
     /// Payload bytes sent again.
     pub bytes_retransmitted: u64,
     /// Segments sent again, those of the handshake left out.
@@ -126,8 +129,14 @@ pub(crate) struct Undo {
 }
 
 impl RareStats {
+    /// Nothing has happened, up to `una`.
+    pub(crate) const fn at(una: Seq) -> RareStats {
+        RareStats { cold: Cold::at(una), ..RareStats::NONE }
+    }
+
     /// Nothing has happened.
     pub(crate) const NONE: RareStats = RareStats {
+        cold: Cold::at(Seq(0)),
         bytes_retransmitted: 0,
         segs_retransmitted: 0,
         syns_retransmitted: 0,

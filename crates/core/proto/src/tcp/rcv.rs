@@ -36,8 +36,6 @@ pub(crate) struct Rcv {
 /// What is seldom looked at of the receive side.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct RcvAhead {
-    /// The first number behind urgent data (RFC 6093 2).
-    pub urgent: Seq,
     /// The number of the peer's FIN, when it came ahead of something that is missing ([`super::marks::Marks::FIN_WAITS`]); before that, the number at which the size of
     /// the window is looked at ([`super::right_size`]).
     pub look: Seq,
@@ -136,8 +134,7 @@ impl Rcv {
 impl RcvAhead {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let RcvAhead { urgent, look } = self;
-        f.seq(130, urgent);
+        let RcvAhead { look } = self;
         f.seq(131, look);
     }
 }

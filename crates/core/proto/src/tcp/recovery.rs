@@ -86,9 +86,20 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The state of one connection's recovery.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Recovery {
+/// What every segment asks about: it lies in the record of the connection, the rest where what is rare lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Status {
+    phase: Phase,
+    dupacks: u8,
+    /// [`RESCUED`], [`PARTIAL`], [`PROBE_DUE`], [`FRTO`], [`FRTO_NEW`], [`BOARD`].
+    so_far: u8,
+    /// Retransmissions, probes or keepalives without an answer.
+    pub(crate) tries: u8,
+}
+
+/// Where recovery is. While nothing is to be recovered all of it follows from SND.UNA ([`Points::at`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Points {
     /// RecoveryPoint: SND.NXT when recovery began. When nothing is to be recovered it stays below SND.UNA.
     recover: Seq,
     /// HighRxt: what is missing below has been sent again.
@@ -99,12 +110,60 @@ pub(crate) struct Recovery {
     before_limited: Seq,
     /// Bytes that duplicate ACKs say have left the network (RFC 5681 3.2, steps 3 and 4). Not used with a scoreboard.
     inflate: u32,
-    phase: Phase,
-    dupacks: u8,
-    /// [`RESCUED`], [`PARTIAL`], [`PROBE_DUE`], [`FRTO`], [`FRTO_NEW`].
-    so_far: u8,
-    /// Retransmissions, probes or keepalives without an answer.
-    pub(crate) tries: u8,
+}
+
+impl Points {
+    /// Nothing is to be recovered.
+    pub(crate) const fn at(una: Seq) -> Points {
+        Points { recover: Seq(una.0.wrapping_sub(1)), rxt: una, lost: una, before_limited: una, inflate: 0 }
+    }
+
+    /// Their part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        let Points { recover, rxt, lost, before_limited, inflate } = self;
+        f.seq(200, recover);
+        f.seq(201, rxt);
+        f.seq(202, lost);
+        f.seq(203, before_limited);
+        f.u32(204, inflate);
+    }
+
+    /// Whether all of them can be those of a connection that has sent up to `nxt`.
+    pub(crate) fn fits(&self, una: Seq, nxt: Seq) -> bool {
+        let known = [self.recover, self.rxt, self.lost, self.before_limited];
+        known.iter().all(|at| at.le(nxt) && at.ge(una - (1 << 30)))
+    }
+
+    /// Whoever gives no ACK of new data to [`Recovery::on_ack`], because all is calm and there is no scoreboard, calls this at least once in a
+    /// quarter of the circle: what lies behind SND.UNA means nothing as long as it does lie behind, and the circle would turn it into the future.
+    pub(crate) fn keep_close(&mut self, una: Seq) {
+        self.rxt = self.rxt.max(una);
+        self.lost = self.lost.max(una);
+        if una.gt(self.recover) {
+            self.recover = una - 1;
+        }
+    }
+}
+
+/// The state of one connection's recovery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    points: Points,
+    status: Status,
+}
+
+impl core::ops::Deref for Recovery {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.status
+    }
+}
+
+impl core::ops::DerefMut for Recovery {
+    fn deref_mut(&mut self) -> &mut Status {
+        &mut self.status
+    }
 }
 
 /// The rescue segment was sent in this recovery.
@@ -117,39 +176,41 @@ const PROBE_DUE: u8 = 4;
 const FRTO: u8 = 8;
 /// New data leaves before anything more is repeated, so that it does (RFC 5682 3.1, step 2.b).
 const FRTO_NEW: u8 = 16;
+/// A scoreboard is held.
+const BOARD: u8 = 32;
 
 impl Recovery {
-    /// For a connection whose SYN had the sequence number `iss`.
-    pub(crate) fn new(iss: Seq) -> Recovery {
-        Recovery {
-            recover: iss,
-            rxt: iss,
-            lost: iss,
-            before_limited: iss,
-            inflate: 0,
-            phase: Phase::Open,
-            dupacks: 0,
-            so_far: 0,
-            tries: 0,
-        }
+    /// What [`Recovery::parts`] has given.
+    pub(crate) fn of(points: Points, status: Status) -> Recovery {
+        Recovery { points, status }
+    }
+
+    /// What lies where what is rare lies, and what lies in the record of the connection.
+    pub(crate) fn parts(&self) -> (Points, Status) {
+        (self.points, self.status)
+    }
+
+    /// Whether there is more to remember than what follows from SND.UNA.
+    pub(crate) fn is_needed(&self, una: Seq) -> bool {
+        self.status.phase() != Phase::Open || self.dupacks > 0 || self.points.recover.ge(una)
     }
 
     /// Takes an ACK, whose SACK blocks are in `board` already. Every ACK that moves SND.UNA or is a duplicate must come here.
     pub(crate) fn on_ack(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
         if ack.acked > 0 {
             self.dupacks = 0;
-            self.rxt = self.rxt.max(ack.una);
-            self.lost = self.lost.max(ack.una);
+            self.points.rxt = self.points.rxt.max(ack.una);
+            self.points.lost = self.points.lost.max(ack.una);
         } else if ack.dup {
             if self.dupacks == 0 {
-                self.before_limited = ack.nxt;
+                self.points.before_limited = ack.nxt;
             }
             self.dupacks = self.dupacks.saturating_add(1);
         }
         match self.phase {
             Phase::Open | Phase::Probing => self.while_open(ack, board, mss),
             Phase::Fast => self.while_fast(ack, board, mss),
-            Phase::Timeout if ack.una.ge(self.recover) => {
+            Phase::Timeout if ack.una.ge(self.points.recover) => {
                 self.end(ack.una);
                 Signal::Repaired
             }
@@ -160,69 +221,53 @@ impl Recovery {
         }
     }
 
-    /// Whether nothing is lost and no duplicate ACK has come since SND.UNA last moved.
-    #[inline(always)]
-    pub(crate) fn is_lossless(&self) -> bool {
-        self.phase as u8 | self.dupacks == 0
-    }
-
-    /// Whoever gives no ACK of new data to [`Recovery::on_ack`], because all is calm and there is no scoreboard, calls this at least once in a
-    /// quarter of the circle: what lies behind SND.UNA means nothing as long as it does lie behind, and the circle would turn it into the future.
-    pub(crate) fn keep_close(&mut self, una: Seq) {
-        self.rxt = self.rxt.max(una);
-        self.lost = self.lost.max(una);
-        if una.gt(self.recover) {
-            self.recover = una - 1;
-        }
-    }
-
     fn while_open(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
         let lost = match board {
             // RFC 8985 6.2, step 5.
-            Some(_) if ack.lost.is_some() => ack.lost > Some(0) && ack.una.ge(self.recover),
+            Some(_) if ack.lost.is_some() => ack.lost > Some(0) && ack.una.ge(self.points.recover),
             // RFC 6675 5: three duplicates, or IsLost of the first byte that is missing.
             Some(board) => {
                 let by_edge = board.lost_edge(mss).is_some_and(|edge| edge.gt(ack.una));
-                (self.dupacks >= DUP_THRESH || by_edge) && ack.una.ge(self.recover)
+                (self.dupacks >= DUP_THRESH || by_edge) && ack.una.ge(self.points.recover)
             }
             // RFC 6582 3.2, step 2: duplicates that our own repetitions of before caused mean nothing.
-            None => self.dupacks >= DUP_THRESH && ack.una.gt(self.recover),
+            None => self.dupacks >= DUP_THRESH && ack.una.gt(self.points.recover),
         };
         if !lost || ack.flight == 0 {
-            if ack.una.gt(self.recover) {
+            if ack.una.gt(self.points.recover) {
                 // Kept close behind, or the circle would turn it into the future.
-                self.recover = ack.una - 1;
+                self.points.recover = ack.una - 1;
             }
             return Signal::Nothing;
         }
-        let flight = if self.dupacks > 0 { self.before_limited.since(ack.una).min(ack.flight) } else { ack.flight };
-        self.phase = Phase::Fast;
-        self.recover = ack.nxt;
-        self.so_far = 0;
-        self.inflate = u32::from(DUP_THRESH) * mss;
+        let flight =
+            if self.dupacks > 0 { self.points.before_limited.since(ack.una).min(ack.flight) } else { ack.flight };
+        self.begin(Phase::Fast, 0);
+        self.points.recover = ack.nxt;
+        self.points.inflate = u32::from(DUP_THRESH) * mss;
         self.head_is_lost(ack, mss);
         Signal::Enter { flight }
     }
 
     fn while_fast(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
-        if ack.una.ge(self.recover) {
+        if ack.una.ge(self.points.recover) {
             self.end(ack.una);
             return Signal::Left;
         }
         if ack.acked == 0 {
             if ack.dup {
                 // No more than was outstanding can have left: a peer that makes up duplicates gains nothing (RFC 5681 3.2, step 4).
-                self.inflate = self.inflate.saturating_add(mss).min(self.recover.since(ack.una));
+                self.points.inflate = self.points.inflate.saturating_add(mss).min(self.points.recover.since(ack.una));
             }
             return Signal::Nothing;
         }
         if board.is_none() {
             // RFC 6582 3.2, step 3: the next segment is lost too; the window loses what was acknowledged and gets one segment back.
-            self.inflate = self.inflate.saturating_sub(ack.acked);
+            self.points.inflate = self.points.inflate.saturating_sub(ack.acked);
             if ack.acked >= mss {
-                self.inflate = self.inflate.saturating_add(mss);
+                self.points.inflate = self.points.inflate.saturating_add(mss);
             }
-            self.rxt = ack.una;
+            self.points.rxt = ack.una;
             self.head_is_lost(ack, mss);
         }
         let first = board.is_some() || self.so_far & PARTIAL == 0;
@@ -231,8 +276,8 @@ impl Recovery {
     }
 
     fn head_is_lost(&mut self, ack: &AckInfo, mss: u32) {
-        self.rxt = ack.una;
-        self.lost = (ack.una + mss).min(ack.nxt);
+        self.points.rxt = ack.una;
+        self.points.lost = (ack.una + mss).min(ack.nxt);
     }
 
     /// The second and third step of RFC 5682 3.1: the first ACK that moves SND.UNA lets new data out, and the next one decides.
@@ -246,12 +291,11 @@ impl Recovery {
     }
 
     fn end(&mut self, una: Seq) {
-        self.phase = Phase::Open;
-        self.so_far = 0;
+        self.begin(Phase::Open, 0);
         self.dupacks = 0;
-        self.inflate = 0;
-        self.rxt = una;
-        self.lost = una;
+        self.points.inflate = 0;
+        self.points.rxt = una;
+        self.points.lost = una;
     }
 
     /// The retransmission timer ran out: what is outstanding and not held by the peer is lost (RFC 5681 3.1, RFC 6675 5.1).
@@ -261,12 +305,11 @@ impl Recovery {
             board.clear();
         }
         let is_new = self.phase() == Phase::Open;
-        self.so_far = if is_new { FRTO } else { 0 };
-        self.phase = Phase::Timeout;
-        self.recover = nxt;
-        self.rxt = una;
-        self.lost = nxt;
-        self.inflate = 0;
+        self.begin(Phase::Timeout, if is_new { FRTO } else { 0 });
+        self.points.recover = nxt;
+        self.points.rxt = una;
+        self.points.lost = nxt;
+        self.points.inflate = 0;
         self.dupacks = 0;
     }
 
@@ -275,7 +318,7 @@ impl Recovery {
         if self.phase() != Phase::Open {
             self.end(una);
             // What is lost after all begins another recovery at once.
-            self.recover = una;
+            self.points.recover = una;
         }
     }
 
@@ -287,84 +330,26 @@ impl Recovery {
 
     /// Without a record of what was sent: where what is missing was sent again.
     pub(crate) fn again_span(&self, una: Seq, nxt: Seq) -> Span {
-        Span::new(una, self.rxt.max(una).min(nxt))
+        Span::new(una, self.points.rxt.max(una).min(nxt))
     }
 
     /// `span` was sent again.
     pub(crate) fn on_retransmitted(&mut self, span: Span) {
-        self.rxt = self.rxt.max(span.end);
-    }
-
-    /// The rescue segment was sent: once per recovery.
-    pub(crate) fn on_rescued(&mut self) {
-        self.so_far |= RESCUED;
-    }
-
-    /// Where the connection is.
-    pub(crate) fn phase(&self) -> Phase {
-        if self.phase == Phase::Probing { Phase::Open } else { self.phase }
-    }
-
-    /// Whether something may leave that is not new.
-    pub(crate) fn repeats(&self) -> bool {
-        self.phase() != Phase::Open || self.is_probe_due()
-    }
-
-    /// A tail loss probe is to leave.
-    pub(crate) fn begin_probe(&mut self) {
-        self.phase = Phase::Probing;
-        self.so_far = PROBE_DUE;
-    }
-
-    /// Whether it has not left yet.
-    pub(crate) fn is_probe_due(&self) -> bool {
-        self.phase == Phase::Probing && self.so_far & PROBE_DUE != 0
-    }
-
-    /// It has left.
-    pub(crate) fn probe_left(&mut self) {
-        self.so_far &= !PROBE_DUE;
-    }
-
-    /// Whether one is due, or out without an answer.
-    pub(crate) fn is_probing(&self) -> bool {
-        self.phase == Phase::Probing
-    }
-
-    /// It was answered.
-    pub(crate) fn end_probe(&mut self) {
-        if self.is_probing() {
-            self.phase = Phase::Open;
-            self.so_far = 0;
-        }
-    }
-
-    /// Whether new data leaves before anything more is repeated, if there is a segment of it (RFC 5682 3.1, step 2.b). Less might be held
-    /// back (Nagle), and then nothing would leave before the next timeout.
-    pub(crate) fn prefers_new(&self) -> bool {
-        self.phase == Phase::Timeout && self.so_far & FRTO_NEW != 0
+        self.points.rxt = self.points.rxt.max(span.end);
     }
 
     /// Whether the arrival of something that was not sent again may show that the timeout was for nothing (RFC 5682 3.1). A first ACK for all that was in
     /// flight does not: it can be the answer to the repetition, those before it being lost.
     pub(crate) fn is_doubtful(&self, una: Seq) -> bool {
-        self.phase == Phase::Timeout && self.so_far & FRTO != 0 && (self.so_far & FRTO_NEW != 0 || una.lt(self.recover))
-    }
-
-    /// In fast recovery, where the congestion window does not grow.
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.phase == Phase::Fast
-    }
-
-    /// Duplicate ACKs since SND.UNA last moved.
-    pub(crate) fn dupacks(&self) -> u8 {
-        self.dupacks
+        self.phase == Phase::Timeout
+            && self.so_far & FRTO != 0
+            && (self.so_far & FRTO_NEW != 0 || una.lt(self.points.recover))
     }
 
     /// The end of what is lost where missing.
     fn lost_edge(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> Seq {
         let by_board = board.and_then(|b| b.lost_edge(mss)).unwrap_or(una);
-        una.max(self.lost).max(by_board).min(nxt)
+        una.max(self.points.lost).max(by_board).min(nxt)
     }
 
     fn missing_bytes(span: Span, board: Option<&Scoreboard>) -> u32 {
@@ -379,7 +364,7 @@ impl Recovery {
         }
         let board = known.board;
         if board.is_none() && self.phase() != Phase::Timeout {
-            return nxt.since(una).saturating_sub(self.inflate);
+            return nxt.since(una).saturating_sub(self.points.inflate);
         }
         let edge = self.lost_edge(una, nxt, mss, board);
         let in_flight = Recovery::missing_bytes(Span::new(edge, nxt), board);
@@ -416,7 +401,7 @@ impl Recovery {
                 cwnd.saturating_add(extra).saturating_sub(nxt.since(una))
             }
             // RFC 5681 3.2, step 3, RFC 6675 5, step 4.3, RFC 6582 3.2, step 3: the first lost segment leaves whatever the window says.
-            (Phase::Fast, None) if self.rxt.le(una) && self.lost.gt(una) => room.max(mss),
+            (Phase::Fast, None) if self.points.rxt.le(una) && self.points.lost.gt(una) => room.max(mss),
             _ => room,
         }
     }
@@ -434,7 +419,7 @@ impl Recovery {
             return sent.first_lost(una, board).map_or(new, |span| Next::Retransmit(first(span, mss)));
         }
         let board = known.board;
-        let rxt = self.rxt.max(una);
+        let rxt = self.points.rxt.max(una);
         let missing = |to: Seq| {
             let span = Span::new(rxt, to);
             board.map_or(Some(span), |b| b.first_missing(span)).filter(|s| !s.is_empty()).map(|s| first(s, mss))
@@ -466,26 +451,105 @@ fn first(span: Span, mss: u32) -> Span {
     Span::new(span.start, span.end.min(span.start + mss))
 }
 
-impl Recovery {
+impl Status {
+    /// For a connection that has sent nothing but its SYN.
+    pub(crate) const NEW: Status = Status { phase: Phase::Open, dupacks: 0, so_far: 0, tries: 0 };
+
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let Recovery { recover, rxt, lost, before_limited, inflate, phase, dupacks, so_far, tries } = self;
-        f.seq(200, recover);
-        f.seq(201, rxt);
-        f.seq(202, lost);
-        f.seq(203, before_limited);
-        f.u32(204, inflate);
+        let Status { phase, dupacks, so_far, tries } = self;
         f.choice(205, phase, &[Phase::Open, Phase::Fast, Phase::Timeout, Phase::Probing]);
         f.u8(206, dupacks);
-        f.u8(207, so_far);
+        let mut bits = *so_far & !BOARD;
+        f.u8(207, &mut bits);
+        *so_far = *so_far & BOARD | bits & (RESCUED | PARTIAL | PROBE_DUE | FRTO | FRTO_NEW);
         f.u8(208, tries);
-        *so_far &= RESCUED | PARTIAL | PROBE_DUE | FRTO | FRTO_NEW;
     }
 
-    /// Whether all of its numbers can be those of a connection that has sent up to `nxt`.
-    pub(crate) fn fits(&self, una: Seq, nxt: Seq) -> bool {
-        let known = [self.recover, self.rxt, self.lost, self.before_limited];
-        known.iter().all(|at| at.le(nxt) && at.ge(una - (1 << 30)))
+    /// Whether nothing is lost and nothing hints at it: no duplicate ACK has come since SND.UNA last moved, and no scoreboard is held.
+    #[inline(always)]
+    pub(crate) fn is_lossless(&self) -> bool {
+        self.phase as u8 | self.dupacks | self.so_far == 0
+    }
+
+    /// The same, whether a scoreboard is held or not.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.phase as u8 | self.dupacks == 0
+    }
+
+    /// A scoreboard is held from now on, or none.
+    pub(crate) fn set_board(&mut self, held: bool) {
+        self.so_far = if held { self.so_far | BOARD } else { self.so_far & !BOARD };
+    }
+
+    /// Whether one is.
+    #[inline(always)]
+    pub(crate) fn has_board(&self) -> bool {
+        self.so_far & BOARD != 0
+    }
+
+    /// Something else has begun, or ended: of what was so far only the scoreboard stays.
+    fn begin(&mut self, phase: Phase, so_far: u8) {
+        self.phase = phase;
+        self.so_far = self.so_far & BOARD | so_far;
+    }
+
+    /// The rescue segment was sent: once per recovery.
+    pub(crate) fn on_rescued(&mut self) {
+        self.so_far |= RESCUED;
+    }
+
+    /// Where the connection is.
+    pub(crate) fn phase(&self) -> Phase {
+        if self.phase == Phase::Probing { Phase::Open } else { self.phase }
+    }
+
+    /// Whether something may leave that is not new.
+    pub(crate) fn repeats(&self) -> bool {
+        self.phase() != Phase::Open || self.is_probe_due()
+    }
+
+    /// A tail loss probe is to leave.
+    pub(crate) fn begin_probe(&mut self) {
+        self.begin(Phase::Probing, PROBE_DUE);
+    }
+
+    /// Whether it has not left yet.
+    pub(crate) fn is_probe_due(&self) -> bool {
+        self.phase == Phase::Probing && self.so_far & PROBE_DUE != 0
+    }
+
+    /// It has left.
+    pub(crate) fn probe_left(&mut self) {
+        self.so_far &= !PROBE_DUE;
+    }
+
+    /// Whether one is due, or out without an answer.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.phase == Phase::Probing
+    }
+
+    /// It was answered.
+    pub(crate) fn end_probe(&mut self) {
+        if self.is_probing() {
+            self.begin(Phase::Open, 0);
+        }
+    }
+
+    /// Whether new data leaves before anything more is repeated, if there is a segment of it (RFC 5682 3.1, step 2.b). Less might be held
+    /// back (Nagle), and then nothing would leave before the next timeout.
+    pub(crate) fn prefers_new(&self) -> bool {
+        self.phase == Phase::Timeout && self.so_far & FRTO_NEW != 0
+    }
+
+    /// In fast recovery, where the congestion window does not grow.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.phase == Phase::Fast
+    }
+
+    /// Duplicate ACKs since SND.UNA last moved.
+    pub(crate) fn dupacks(&self) -> u8 {
+        self.dupacks
     }
 }
 

@@ -2,6 +2,7 @@
 
 use clearway_base::Duration;
 
+use super::clock::DueFar;
 use super::conn::Conn;
 use super::context::{ConnCx, Pools};
 use super::seldom::Seldom;
@@ -38,7 +39,7 @@ impl<E: Env> Conn<E> {
 
     /// How long it stays in FIN-WAIT-2 without owner.
     pub(super) fn fin_wait_2(&self, p: &Pools<E>, config: &TcpConfig) -> Duration {
-        self.suffered(p).seldom.fin_wait_2.unwrap_or(config.fin_wait_2)
+        self.suffered(p).seldom.fin_wait_2.unwrap_or(config.fin_wait_2).min(DueFar::FAR)
     }
 
     /// After a timeout: how long the next one may take doubles (RFC 6298 5.5), unless the owner wants it not to, for little that is in flight.

@@ -2,6 +2,7 @@
 
 use clearway_base::Duration;
 
+use super::clock::DueFar;
 use super::ecn::TOS_BITS;
 use super::sizes::{fixed_size, fixed_step};
 use crate::config::{Congestion, ConnOptions, EcnMode, Keepalive};
@@ -45,8 +46,8 @@ impl From<ConnOptions> for Settings {
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
         let keepalive = o.keepalive.unwrap_or_default();
         Settings {
-            keepalive_idle_ms: to_ms(keepalive.idle),
-            keepalive_interval_ms: to_ms(keepalive.interval),
+            keepalive_idle_ms: to_ms(keepalive.idle.min(DueFar::FAR)),
+            keepalive_interval_ms: to_ms(keepalive.interval.min(DueFar::FAR)),
             user_timeout_ms: to_ms(o.user_timeout),
             max_segment: o.max_segment,
             receive_buffer: fixed_step(o.receive_buffer),

@@ -53,8 +53,6 @@ pub(crate) struct SndAhead {
     pub max_wnd: u32,
     /// Once the owner has closed: the number of our FIN, behind the last byte.
     pub end: Seq,
-    /// The first number behind urgent data (RFC 6093 2).
-    pub urgent: Seq,
     /// The end of the last segment that left with less than a full payload (Nagle as Minshall has it).
     pub small: Seq,
 }
@@ -77,10 +75,9 @@ impl Snd {
 impl SndAhead {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let SndAhead { max_wnd, end, urgent, small } = self;
+        let SndAhead { max_wnd, end, small } = self;
         f.u32(110, max_wnd);
         f.seq(111, end);
-        f.seq(112, urgent);
         f.seq(113, small);
     }
 }

@@ -22,6 +22,7 @@ use crate::ports::Ports;
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::ListenTable;
 
+use super::clock::DueFar;
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
@@ -103,6 +104,9 @@ pub(crate) struct Tcp<E: Env> {
 fn bounded<B: Buf>(config: &mut Config, rx: &impl RxStore<B>) -> u16 {
     config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
     config.tcp.rto_min = config.tcp.rto_min.max(rtt::GRANULARITY);
+    for life in [&mut config.tcp.orphan, &mut config.tcp.fin_wait_2] {
+        *life = (*life).min(DueFar::FAR);
+    }
     window::syn_field(config.tcp.max_receive_window)
 }
 
@@ -459,8 +463,7 @@ impl<E: Env> Tcp<E> {
         let Some(c) = self.open.by_index_mut(index) else { return };
         self.ready.leave(&mut c.ready);
         c.stop();
-        c.reasm.give_back(&mut self.pools.reasm);
-        c.sack.give_back(&mut self.pools.boards);
+        c.give_maps_back(&mut self.pools);
         c.sent.give_back(&mut self.pools.sent);
         let marks = c.marks;
         if marks.has(Marks::PENDING) {
@@ -747,7 +750,7 @@ impl<E: Env> Tcp<E> {
                     c.go(Cause::Timeout);
                     c.fail(Failure::Unreachable(why));
                 }
-                _ => c.soft_error = Some(why),
+                _ => c.note_rare(&mut self.pools, |t| t.cold.soft_error = Some(why)),
             },
             // It was asked for by three requests in as many seconds: nothing is gained by asking for as long as a SYN is sent again. Who is connected has reason to wait (RFC 1122 4.2.3.9).
             IcmpError::NoNeighbour if c.state == State::SynSent => {
@@ -755,7 +758,9 @@ impl<E: Env> Tcp<E> {
                 c.go(Cause::Timeout);
                 c.fail(Failure::Unreachable(crate::Unreachable::Host));
             }
-            IcmpError::NoNeighbour => c.soft_error = Some(crate::Unreachable::Host),
+            IcmpError::NoNeighbour => {
+                c.note_rare(&mut self.pools, |t| t.cold.soft_error = Some(crate::Unreachable::Host));
+            }
         }
         self.settle(cx.config, cx.counters, at.index());
         Ok(())

@@ -89,13 +89,13 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
 }
 
 /// The connection is over because the peer does not answer. What the network said about the reason is the better word (RFC 5461 4.1).
-fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, why: Failure) {
+fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, why: Failure) {
     if c.state.is_synchronized() {
         cx.counters.tcp.timeouts += 1;
     } else {
         cx.counters.tcp.attempt_fails += 1;
     }
-    let why = match c.soft_error {
+    let why = match c.suffered(cx.pools).cold.soft_error {
         Some(error) if why == Failure::TimedOut => Failure::Unreachable(error),
         _ => why,
     };
@@ -127,7 +127,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         return;
     }
     if probe::is_for_probe(c, cx) {
-        if !c.sack.is_none() {
+        if c.recovery.has_board() {
             // It was set for a probe before something was selectively acknowledged: now time may tell more.
             ack::on_reordering(c, cx);
         }

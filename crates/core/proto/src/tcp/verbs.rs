@@ -341,8 +341,7 @@ impl<E: Env> Tcp<E> {
             return Ok(0);
         }
         if urgent {
-            c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx);
-            c.marks.set(Marks::SEND_URGENT);
+            c.mark_urgent(pools, 0);
         }
         c.wants_turn();
         // All that settling would find.
@@ -360,8 +359,7 @@ impl<E: Env> Tcp<E> {
         let Tcp { open, pools, ready, .. } = self;
         let Some(c) = open.by_index_mut(index).filter(|_| taken > 0) else { return 0 };
         if urgent {
-            c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx);
-            c.marks.set(Marks::SEND_URGENT);
+            c.mark_urgent(pools, 0);
         }
         c.wants_turn();
         if !ready.join(index, &mut c.ready) {
@@ -418,8 +416,7 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn mark_urgent(&mut self, id: ConnId, ahead: u32) -> Result<(), SendError> {
         let Tcp { open, pools, .. } = self;
         let c = writable(open, id)?;
-        c.snd_ahead.urgent = c.data_front() + pools.tx.len(&c.tx).saturating_add(ahead);
-        c.marks.set(Marks::SEND_URGENT);
+        c.mark_urgent(pools, ahead);
         Ok(())
     }
 
@@ -446,7 +443,7 @@ impl<E: Env> Tcp<E> {
         let Some(c) = self.open.get_mut(handle).filter(|c| c.is_owned()) else { return false };
         self.pools.rx.consume(&mut c.rx, n);
         if c.settings.urgent_waits() {
-            c.reads_past_urgent(&self.pools.rx);
+            c.reads_past_urgent(&self.pools);
         }
         !c.window_suffices(&self.pools)
     }
@@ -466,7 +463,8 @@ impl<E: Env> Tcp<E> {
         let c = self.owned(id).filter(|c| c.settings.urgent_waits())?;
         // Who reads without telling may be past the mark.
         let read_to = c.read_to(&self.pools.rx);
-        c.rcv_ahead.urgent.gt(read_to).then(|| c.rcv_ahead.urgent.since(read_to))
+        let urgent = c.suffered(&self.pools).cold.rcv_urgent;
+        urgent.gt(read_to).then(|| urgent.since(read_to))
     }
 
     pub(crate) fn queued(&self, id: ConnId) -> u32 {
@@ -734,10 +732,18 @@ impl<E: Env> Conn<E> {
         self.rcv.nxt - fin - rx.unread(&self.rx)
     }
 
+    /// What lies so many bytes behind what was written, or before, is urgent.
+    #[cold]
+    fn mark_urgent(&mut self, p: &mut Pools<E>, ahead: u32) {
+        let end = self.data_front() + p.tx.len(&self.tx).saturating_add(ahead);
+        self.note_rare(p, |t| t.cold.snd_urgent = end);
+        self.marks.set(Marks::SEND_URGENT);
+    }
+
     /// Forgets the urgent mark when the owner has read past it.
     #[cold]
-    fn reads_past_urgent(&mut self, rx: &E::Rx) {
-        if self.rcv_ahead.urgent.le(self.read_to(rx)) {
+    fn reads_past_urgent(&mut self, p: &Pools<E>) {
+        if self.suffered(p).cold.rcv_urgent.le(self.read_to(&p.rx)) {
             self.settings.set_urgent_waits(false);
         }
     }

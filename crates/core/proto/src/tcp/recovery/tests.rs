@@ -5,7 +5,7 @@ use clearway_base::Instant;
 use clearway_wire::Seq;
 use proptest::prelude::*;
 
-use super::{Known, Next, Phase, Recovery, Signal};
+use super::{Known, Next, Phase, Points, Recovery, Signal, Status};
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::cc::tests::ack;
 use crate::tcp::sack::Scoreboard;
@@ -30,7 +30,7 @@ struct Sender {
 impl Sender {
     fn new(sack: bool, segments: u32) -> Sender {
         Sender {
-            recovery: Recovery::new(ISS),
+            recovery: Recovery::of(Points::at(ISS + 1), Status::NEW),
             board: sack.then(Scoreboard::new),
             una: Seq(1000),
             nxt: Seq(1000 + segments * MSS),
@@ -403,7 +403,7 @@ proptest! {
         let start = Seq(base);
         let seq = |i: usize| start + i as u32;
         let mut s = Sender {
-            recovery: Recovery::new(start - 1), board: Some(Scoreboard::new()), una: start, nxt: start + 300, mss,
+            recovery: Recovery::of(Points::at(start), Status::NEW), board: Some(Scoreboard::new()), una: start, nxt: start + 300, mss,
         };
         let mut n = Naive {
             sacked: vec![false; WIDTH], una: 0, nxt: 300, mss: mss as usize, high_rxt: 0, presumed: 0, rescued: false, fast,

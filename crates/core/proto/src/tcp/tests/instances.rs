@@ -5,14 +5,16 @@ use clearway_base::Rng;
 use clearway_wire::Ecn;
 
 use super::*;
+use crate::tcp::cold::Cold;
 use crate::tcp::conn::Conn;
-use crate::tcp::context::Instances;
+use crate::tcp::context::{Instances, Pools};
+use crate::tcp::held::Held;
 use crate::testing::TestEnv;
 
 /// Everything in the record but what names other tables.
-fn picture(c: &Conn<TestEnv>) -> std::string::String {
+fn picture(c: &Conn<TestEnv>, p: &Pools<TestEnv>) -> std::string::String {
     std::format!(
-        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {} {} {:?} {:?} {:?} {} {} {} {} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {} {} {:?}",
         c.state,
         c.events,
         c.marks,
@@ -28,20 +30,17 @@ fn picture(c: &Conn<TestEnv>) -> std::string::String {
         c.data_heard,
         c.cc,
         c.rtt,
-        c.recovery,
+        c.recovery(p),
         c.times,
         c.snd_ahead,
         c.rcv_ahead,
-        c.una_wraps,
-        c.challenge_second,
-        c.challenges,
+        Cold { sack: Held::NONE, reasm: Held::NONE, ..c.cold(p) },
         c.timed_seq,
         c.delivered_then,
         c.rate,
         c.segs_out,
         c.data_segs_out,
         c.busy_ms,
-        c.recent_at,
         c.failure,
     )
 }
@@ -162,7 +161,7 @@ fn all_instances_of_the_path_in_and_out_do_the_same() {
                     let drops = core::mem::take(&mut b.net.drops);
                     let ecn = c.ecn(&b.net.stack.tcp.pools);
                     (
-                        std::format!("{} {ecn:?}", picture(c)),
+                        std::format!("{} {ecn:?}", picture(c, &b.net.stack.tcp.pools)),
                         drops,
                         std::format!("{:?}", b.net.stack.counters().tcp),
                         left,

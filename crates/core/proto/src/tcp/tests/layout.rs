@@ -15,9 +15,9 @@ const TIMER: usize = 16;
 const FLOW: usize = 2 * 8;
 
 #[test]
-fn an_idle_connection_costs_less_than_512_bytes_all_tables_counted() {
+fn an_idle_connection_costs_at_most_472_bytes_all_tables_counted() {
     let all = size_of::<Conn<TestEnv>>() + SLAB + TIMER + FLOW;
-    assert!(all < 512, "{all} bytes, the record alone {}", size_of::<Conn<TestEnv>>());
+    assert!(all <= 472, "{all} bytes, the record alone {}", size_of::<Conn<TestEnv>>());
 }
 
 #[test]
@@ -28,8 +28,8 @@ fn a_handshake_costs_at_most_128_bytes_and_time_wait_64() {
 }
 
 #[test]
-fn what_is_kept_of_rare_things_costs_at_most_320_bytes() {
-    assert!(size_of::<RareStats>() <= 320, "{} bytes", size_of::<RareStats>());
+fn what_is_kept_of_rare_things_costs_at_most_360_bytes() {
+    assert!(size_of::<RareStats>() <= 360, "{} bytes", size_of::<RareStats>());
 }
 
 #[test]
