@@ -2,7 +2,7 @@
 
 use super::conn::Conn;
 use super::context::{ConnCx, Pools};
-use super::mtu_search::{MORE_TIMEOUTS, MtuSearch, Probe, TIMEOUTS, base};
+use super::mtu_search::{MORE_TIMEOUTS, MtuSearch, Probe, TIMEOUTS, base, floor};
 use crate::config::MtuProbing;
 use crate::store::Env;
 use clearway_base::Instant;
@@ -35,19 +35,27 @@ impl<E: Env> Conn<E> {
     #[inline(never)]
     fn shorten(&mut self, cx: &mut ConnCx<'_, '_, E>) {
         let v6 = self.key.remote.is_v6();
-        let is_short = self.mss <= self.payload_of(base(v6).into());
+        let is_longer_than = |packet: u16| self.mss > self.payload_of(packet.into());
         match self.recovery.tries {
             _ if cx.config.tcp.mtu_probing == MtuProbing::Never => {}
-            TIMEOUTS if !is_short && self.outstanding() > 0 => {
+            TIMEOUTS if is_longer_than(base(v6)) && self.outstanding() > 0 => {
                 cx.counters.tcp.mtu_black_holes += 1;
                 self.search_from_base(cx.pools);
             }
-            MORE_TIMEOUTS => {
-                if let Some(search) = self.rare.get_mut(&mut cx.pools.rare_stats).and_then(|t| t.search.as_mut()) {
-                    search.fall_to_floor(v6);
-                }
-            }
+            MORE_TIMEOUTS if is_longer_than(floor(v6)) => self.fall_to_floor(cx),
             _ => {}
+        }
+    }
+
+    /// Not even what is as short as the base gets through. Where segments were no longer than that from the beginning, this is the first sign of a black hole.
+    fn fall_to_floor(&mut self, cx: &mut ConnCx<'_, '_, E>) {
+        let v6 = self.key.remote.is_v6();
+        if self.rare.get(&cx.pools.rare_stats).is_none_or(|t| t.search.is_none()) {
+            cx.counters.tcp.mtu_black_holes += 1;
+            self.search_from_base(cx.pools);
+        }
+        if let Some(search) = self.rare.get_mut(&mut cx.pools.rare_stats).and_then(|t| t.search.as_mut()) {
+            search.fall_to_floor(v6);
         }
     }
 

@@ -50,6 +50,11 @@ pub(crate) struct MtuSearch {
     raise: Instant,
 }
 
+/// What is left when not even the base gets through.
+pub(crate) const fn floor(v6: bool) -> u16 {
+    if v6 { BASE_V6 } else { FLOOR_V4 }
+}
+
 /// With what a search begins.
 pub(crate) const fn base(v6: bool) -> u16 {
     if v6 { BASE_V6 } else { BASE_V4 }
@@ -63,7 +68,7 @@ impl MtuSearch {
 
     /// Not even those get through.
     pub(crate) fn fall_to_floor(&mut self, v6: bool) {
-        self.low = self.low.min(if v6 { BASE_V6 } else { FLOOR_V4 });
+        self.low = self.low.min(floor(v6));
         self.probe = None;
     }
 

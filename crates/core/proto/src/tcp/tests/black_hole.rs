@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A connection with segments of 1,400 bytes, of which all that are longer than `most` bytes of payload vanish.
+/// A connection with segments of so many bytes, of which all that are longer than `most` bytes of payload vanish.
 struct Hole {
     b: Bench,
     most: usize,
@@ -13,7 +13,11 @@ struct Hole {
 
 impl Hole {
     fn new(most: usize, written: usize) -> Hole {
-        let mut b = Bench::accepted(plain(), 1400, 60_000);
+        Hole::with_mss(1_400, most, written)
+    }
+
+    fn with_mss(mss: u16, most: usize, written: usize) -> Hole {
+        let mut b = Bench::accepted(plain(), mss, 60_000);
         b.send(&pattern(written));
         Hole { b, most, acked: 1, lens: Vec::new() }
     }
@@ -59,6 +63,25 @@ fn a_path_that_takes_even_less_is_found_after_as_many_timeouts_again() {
     let mut h = Hole::new(600, 2_000);
     h.run(2_000);
     assert!(h.lens.contains(&512), "{:?}", h.lens);
+}
+
+#[test]
+fn a_path_that_takes_less_than_the_base_is_found_where_segments_never_were_longer() {
+    // 1,098 bytes is what the link itself takes, and 640 the path: seen in the simulator.
+    for mss in [1_058, 1_160, 513] {
+        let mut h = Hole::with_mss(mss, 512, 2_000);
+        h.run(2_000);
+        assert_eq!((h.b.counters().mtu_black_holes, h.lens.contains(&512)), (1, true), "{mss}: {:?}", h.lens);
+    }
+}
+
+#[test]
+fn segments_that_cannot_be_shorter_are_not_taken_for_too_long() {
+    let mut h = Hole::with_mss(512, 0, 2_000);
+    for _ in 0..400 {
+        assert!(h.b.pass(ms(1_000)).iter().all(|(_, s)| s.data.len() <= 512));
+    }
+    assert_eq!(h.b.counters().mtu_black_holes, 0);
 }
 
 #[test]
