@@ -65,6 +65,11 @@ typedef struct clw_host clw_host;
 #define CLW_CONGESTION_CUBIC 1
 
 /**
+ * BBRv3, which paces its data.
+ */
+#define CLW_CONGESTION_BBR 2
+
+/**
  * Frames begin with an Ethernet header.
  */
 #define CLW_LINK_ETHERNET 0
@@ -524,6 +529,10 @@ typedef struct clw_options {
      * Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
      */
     uint32_t user_timeout_ms;
+    /**
+     * Bytes in a second that leave at most; 0: as fast as windows and congestion control let them.
+     */
+    uint64_t max_pacing_rate;
 } clw_options;
 
 /**

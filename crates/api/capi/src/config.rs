@@ -84,6 +84,8 @@ pub const CLW_FULL_DROP: u8 = 2;
 pub const CLW_CONGESTION_RENO: u8 = 0;
 /// CUBIC, the default.
 pub const CLW_CONGESTION_CUBIC: u8 = 1;
+/// BBRv3, which paces its data.
+pub const CLW_CONGESTION_BBR: u8 = 2;
 
 /// Options of one connection.
 #[repr(C)]
@@ -112,6 +114,8 @@ pub struct clw_options {
     pub ecn: u32,
     /// Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
     pub user_timeout_ms: u32,
+    /// Bytes in a second that leave at most; 0: as fast as windows and congestion control let them.
+    pub max_pacing_rate: u64,
 }
 
 /// Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise, then make the stack.
@@ -277,7 +281,8 @@ impl From<ConnOptions> for clw_options {
             cork: options.cork.into(),
             congestion: match options.congestion {
                 Congestion::Reno => CLW_CONGESTION_RENO,
-                _ => CLW_CONGESTION_CUBIC,
+                Congestion::Cubic => CLW_CONGESTION_CUBIC,
+                Congestion::Bbr => CLW_CONGESTION_BBR,
             },
             tos: options.tos,
             ttl: options.ttl,
@@ -287,6 +292,7 @@ impl From<ConnOptions> for clw_options {
             keepalive_interval_ms: ms(keepalive.interval),
             ecn: options.ecn as u32,
             user_timeout_ms: ms(options.user_timeout),
+            max_pacing_rate: options.max_pacing_rate.unwrap_or(0),
         }
     }
 }
@@ -305,6 +311,7 @@ impl clw_options {
         let congestion = match self.congestion {
             CLW_CONGESTION_RENO => Congestion::Reno,
             CLW_CONGESTION_CUBIC => Congestion::Cubic,
+            CLW_CONGESTION_BBR => Congestion::Bbr,
             _ => return Err(clw_status::CLW_INVALID),
         };
         let probes = self.keepalive_idle_ms > 0;
@@ -326,6 +333,7 @@ impl clw_options {
             tos: self.tos,
             ttl: self.ttl,
             ecn: EcnMode::of(self.ecn.into()).ok_or(clw_status::CLW_INVALID)?,
+            max_pacing_rate: Some(self.max_pacing_rate).filter(|rate| *rate > 0),
             ..ConnOptions::default()
         })
     }

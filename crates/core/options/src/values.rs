@@ -9,12 +9,14 @@ pub enum Congestion {
     Reno,
     /// "cubic".
     Cubic,
+    /// "bbr".
+    Bbr,
 }
 
 impl Congestion {
     /// The algorithms that a program can ask for, by Linux's names.
     pub const BY_NAME: &'static [(&'static str, Congestion)] =
-        &[("reno", Congestion::Reno), ("cubic", Congestion::Cubic)];
+        &[("reno", Congestion::Reno), ("cubic", Congestion::Cubic), ("bbr", Congestion::Bbr)];
 
     /// The algorithm of that name.
     pub fn named(name: &[u8]) -> Option<Congestion> {
@@ -87,6 +89,7 @@ impl Carried for Congestion {
             Congestion::Default => 0,
             Congestion::Reno => 1,
             Congestion::Cubic => 2,
+            Congestion::Bbr => 3,
         }
     }
 
@@ -95,6 +98,7 @@ impl Carried for Congestion {
             0 => Some(Congestion::Default),
             1 => Some(Congestion::Reno),
             2 => Some(Congestion::Cubic),
+            3 => Some(Congestion::Bbr),
             // A newer program asks for one that this host does not have: the default is as near as it gets.
             _ => Some(Congestion::Default),
         }
@@ -218,6 +222,8 @@ fields! {
     33 LinearTimeouts, linear_timeouts: bool = false;
     /// TCP_NOTSENT_LOWAT as it was set; 0: none.
     34 NotsentLowat, notsent_lowat: u32 = 0;
+    /// SO_MAX_PACING_RATE in bytes a second; `u64::MAX`: none.
+    40 MaxPacingRate, max_pacing_rate: u64 = u64::MAX;
 }
 
 /// The least that TCP_NOTSENT_LOWAT stands for.

@@ -139,6 +139,8 @@ pub struct ConnOptions {
     pub linear_timeouts: bool,
     /// Explicit congestion notification, as the handshake agrees on it. Of a connection that is asked for its options this is the default.
     pub ecn: EcnMode,
+    /// Bytes in a second that leave at most (SO_MAX_PACING_RATE); None: as fast as windows and congestion control let them.
+    pub max_pacing_rate: Option<u64>,
 }
 
 /// Which explicit congestion notification a connection asks for, and which a listener agrees to, at most. The numbers are those of Linux's `tcp_ecn`.
@@ -195,6 +197,8 @@ pub enum Congestion {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic,
+    /// BBRv3 (draft-ietf-ccwg-bbr).
+    Bbr,
 }
 
 impl Default for Keepalive {
@@ -221,6 +225,7 @@ impl Default for ConnOptions {
             fin_wait_2: None,
             linear_timeouts: false,
             ecn: EcnMode::default(),
+            max_pacing_rate: None,
         }
     }
 }
@@ -248,6 +253,7 @@ impl ConnOptions {
                 clearway_options::Congestion::Default => default.congestion,
                 clearway_options::Congestion::Reno => Congestion::Reno,
                 clearway_options::Congestion::Cubic => Congestion::Cubic,
+                clearway_options::Congestion::Bbr => Congestion::Bbr,
             },
             tos: options.tos,
             ttl: if options.ttl == 0 { 64 } else { options.ttl },
@@ -256,6 +262,8 @@ impl ConnOptions {
             fin_wait_2: options.fin_wait_2.map(|seconds| Duration::from_secs(seconds.into())),
             linear_timeouts: options.linear_timeouts,
             ecn: default.ecn,
+            // A rate of nothing bounds nothing on Linux either.
+            max_pacing_rate: Some(options.max_pacing_rate).filter(|rate| !matches!(*rate, 0 | u64::MAX)),
         }
     }
 }

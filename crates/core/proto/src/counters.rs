@@ -387,6 +387,8 @@ pub struct TcpCounters {
     pub orphans_evicted: u64,
     /// Connections without owner that were reset because their peers took next to nothing for too long.
     pub orphans_timed_out: u64,
+    /// Connections whose data could not be paced, nor their rates measured, because no place was free for that: they went by CUBIC, or without their highest rate.
+    pub paced_refused: u64,
     /// Connections that were reset because they held memory while it was short and moved too little.
     pub shortage_resets: u64,
     /// Idle connections that were reset to make room for new ones.

@@ -39,6 +39,8 @@ pub struct Limits {
     pub reassembly_maps: u32,
     /// Loss-recovery maps, one for each connection that has something lost or selectively acknowledged just now.
     pub sack_maps: u32,
+    /// Connections whose data is paced, or whose congestion control is BBR.
+    pub paced: u32,
     /// UDP sockets.
     pub udp_sockets: u32,
     /// Bytes that wait in one UDP socket, each way.
@@ -91,6 +93,7 @@ impl Default for Limits {
             binds: 4_096,
             reassembly_maps: 1_024,
             sack_maps: 1_024,
+            paced: 4_096,
             udp_sockets: 256,
             udp_queue_bytes: 256 * 1024,
             groups: 128,

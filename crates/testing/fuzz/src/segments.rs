@@ -4,7 +4,7 @@
 
 use clearway_base::{Duration, Instant};
 use clearway_pkt::Iface;
-use clearway_proto::{ConnId, ConnOptions, ConnectSpec, Keepalive, Link, ListenSpec, ListenerId, Table};
+use clearway_proto::{Congestion, ConnId, ConnOptions, ConnectSpec, Keepalive, Link, ListenSpec, ListenerId, Table};
 use clearway_wire::{Addr, Cidr, Endpoint, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, ipv4, tcp};
 
 use crate::frame::endpoint;
@@ -194,6 +194,7 @@ impl World {
                 let bits = program.byte();
                 let options = ConnOptions {
                     cork: bits & 1 != 0,
+                    congestion: if bits & 8 != 0 { Congestion::Bbr } else { Congestion::Cubic },
                     nodelay: bits & 2 != 0,
                     max_segment: if bits & 4 != 0 { program.word() } else { 0 },
                     user_timeout: Duration::from_secs(u64::from(bits >> 4)),

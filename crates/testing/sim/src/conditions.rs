@@ -279,6 +279,7 @@ fn draw_limits(rng: &mut Rng) -> Limits {
         listeners: 16,
         reassembly_maps: 256,
         sack_maps: 256,
+        paced: 256,
         udp_sockets: 16,
         udp_queue_bytes: 256 * 1024,
         routes: 64,
@@ -290,6 +291,7 @@ fn draw_limits(rng: &mut Rng) -> Limits {
     if rng.chance(200_000) {
         limits.reassembly_maps = rng.between(1, 3) as u32;
         limits.sack_maps = rng.between(1, 3) as u32;
+        limits.paced = rng.between(1, 3) as u32;
         limits.time_wait = rng.between(1, 4) as u32;
         limits.half_open = rng.between(1, 8) as u32;
         limits.replies = rng.between(4, 16) as u16;
@@ -302,8 +304,9 @@ fn draw_limits(rng: &mut Rng) -> Limits {
 pub fn draw_options(rng: &mut Rng) -> clearway_proto::ConnOptions {
     clearway_proto::ConnOptions {
         nodelay: rng.chance(300_000),
-        congestion: if rng.chance(500_000) { Congestion::Reno } else { Congestion::Cubic },
+        congestion: *pick(rng, &[Congestion::Reno, Congestion::Cubic, Congestion::Bbr]),
         ecn: EcnMode::ALL[rng.below(EcnMode::ALL.len() as u64) as usize],
+        max_pacing_rate: if rng.chance(100_000) { Some(rng.between(100_000, 100_000_000)) } else { None },
         max_segment: if rng.chance(100_000) { rng.between(100, 1400) as u16 } else { 0 },
         ..clearway_proto::ConnOptions::default()
     }

@@ -144,7 +144,7 @@ fn digest_sack<E: Env>(
 /// The part of an ACK that says something about what we sent.
 #[inline(always)]
 fn digest_news<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
-    if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.recovery.is_lossless() {
+    if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.recovery.is_lossless() && !c.marks.has(Marks::PACED) {
         return digest_progress::<E, true>(c, cx, said.seg.ack);
     }
     digest_signs(c, cx, said);
@@ -193,7 +193,6 @@ fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_
         nxt: c.snd.nxt,
         lost: None,
         delivered: acked,
-        marked: 0,
     };
     c.cc.on_ack(&info, &c.rtt);
 }
@@ -252,7 +251,6 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         nxt: c.snd.nxt,
         lost: lost.map(|lost| lost.bytes),
         delivered: acked.saturating_sub(sack.passed) + sack.newly,
-        marked: 0,
     };
     if acked > 0 {
         take_acked(c, cx, acked, una);
@@ -307,7 +305,6 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
         nxt: c.snd.nxt,
         lost: lost.map(|lost| lost.bytes),
         delivered: 0,
-        marked: 0,
     };
     recover(c, cx, &info, true);
     look_again(c, cx.now, lost);
@@ -385,7 +382,9 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, 
         signal = self::signal(c, cx, &AckInfo { acked: 0, dup: false, ..*info });
     }
     c.reduce(cx.pools, info, matches!(signal, Signal::Enter { .. }), newly_lost);
-    if !was_frozen && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
+    if c.marks.has(Marks::PACED) {
+        c.on_paced_ack(cx.pools, info, was_frozen);
+    } else if !was_frozen && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
         c.cc.on_ack(info, &c.rtt);
     }
     let board = c.board(cx.pools);

@@ -28,7 +28,4 @@ pub(crate) struct AckInfo {
     pub lost: Option<u32>,
     /// Bytes that the peer was not known to have, by whichever way it told (RFC 9937 6.1, DeliveredData).
     pub delivered: u32,
-    /// Bytes that the peer says for the first time to have arrived with the mark "congestion experienced" (RFC 9768 3.2.3); 0 where it cannot tell.
-    #[expect(dead_code, reason = "for algorithms that weigh marks")]
-    pub marked: u32,
 }

@@ -145,6 +145,10 @@ pub struct TcpInfo {
     pub last_ack_received: Duration,
     /// Explicit congestion notification.
     pub ecn: EcnInfo,
+    /// Bytes in a second at which data leaves; None: it is not paced.
+    pub pacing_rate: Option<u64>,
+    /// The most that the owner lets out; None: he says nothing.
+    pub max_pacing_rate: Option<u64>,
     /// The congestion control in use.
     pub congestion: Congestion,
     /// What the congestion control is doing.

@@ -16,21 +16,25 @@
 use clearway_wire::{Ecn, Seq};
 
 use super::ack_info::AckInfo;
+use super::held::Held16;
 use super::rtt::Rtt;
 use crate::config::Congestion;
 use crate::export::Fields;
 
 mod algorithm;
+mod bbr;
 mod cubic;
 mod reno;
 mod window;
 
 use algorithm::Algorithm;
 pub(crate) use algorithm::{Advice, Event};
+pub(crate) use bbr::{Bbr, Input, Known};
 use cubic::Cubic;
 use reno::Reno;
+use window::ACK_LIMIT;
 pub(crate) use window::MAX_CWND;
-use window::{ACK_LIMIT, Window};
+pub(crate) use window::Window;
 
 /// The congestion control of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +50,8 @@ enum Law {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic(Cubic),
+    /// BBR, whose state lies in a pool: [`Bbr`] is told by the connection itself what happens.
+    Bbr,
 }
 
 impl Law {
@@ -53,6 +59,7 @@ impl Law {
         match kind {
             Congestion::Reno => Law::Reno,
             Congestion::Cubic => Law::Cubic(Cubic::new()),
+            Congestion::Bbr => Law::Bbr,
         }
     }
 }
@@ -83,6 +90,7 @@ impl Cc {
         match &mut self.law {
             Law::Reno => Reno.on_ack(&mut self.window, ack, rtt),
             Law::Cubic(cubic) => cubic.on_ack(&mut self.window, ack, rtt),
+            Law::Bbr => {}
         }
     }
 
@@ -100,6 +108,7 @@ impl Cc {
         match &mut self.law {
             Law::Reno => Reno.on_event(&mut self.window, &event),
             Law::Cubic(cubic) => cubic.on_event(&mut self.window, &event),
+            Law::Bbr => return,
         }
         match event {
             Event::Recovered { flight } => self.on_recovered(flight),
@@ -127,8 +136,9 @@ impl Cc {
     /// What it says of sending, beside the window.
     pub(crate) fn advice(&self) -> Advice {
         match &self.law {
-            Law::Reno => Reno.advice(&self.window),
-            Law::Cubic(cubic) => cubic.advice(&self.window),
+            Law::Reno => Reno.advice(),
+            Law::Cubic(cubic) => cubic.advice(),
+            Law::Bbr => Advice { uses_prr: false },
         }
     }
 
@@ -138,10 +148,13 @@ impl Cc {
         w.cwnd = w.ssthresh.min(flight.max(w.mss()).saturating_add(w.mss())).min(MAX_CWND);
     }
 
-    /// A loss was none: things are as they were `before`, and what was won since is kept.
+    /// A loss was none: things are as they were `before`, and what was won since is kept. So is an algorithm that the owner has chosen since.
     pub(crate) fn restore(&mut self, before: &Cc) {
-        let (mss, cwnd, ssthresh) = (self.window.mss, self.cwnd(), self.ssthresh());
+        let (mss, paced, cwnd, ssthresh) = (self.window.mss, self.window.paced, self.cwnd(), self.ssthresh());
+        let kind = self.kind();
         *self = *before;
+        self.switch(kind);
+        self.window.paced = paced;
         self.window.cwnd = self.window.cwnd.max(cwnd);
         self.window.ssthresh = self.window.ssthresh.max(ssthresh);
         self.set_mss(mss);
@@ -200,11 +213,28 @@ impl Cc {
         self.window.in_slow_start()
     }
 
+    /// Where the state of an algorithm lies that goes by rates, and what paces.
+    #[inline]
+    pub(crate) fn paced(&self) -> Held16 {
+        self.window.paced
+    }
+
+    /// It lies there from now on.
+    pub(crate) fn set_paced(&mut self, paced: Held16) {
+        self.window.paced = paced;
+    }
+
+    /// The window, for an algorithm whose state lies elsewhere.
+    pub(crate) fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
     /// Which algorithm it is.
     pub(crate) fn kind(&self) -> Congestion {
         match self.law {
             Law::Reno => Congestion::Reno,
             Law::Cubic(_) => Congestion::Cubic,
+            Law::Bbr => Congestion::Bbr,
         }
     }
 }

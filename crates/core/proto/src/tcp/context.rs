@@ -8,6 +8,7 @@ use clearway_wire::{Ecn, Flags, Segment, Seq};
 
 use super::fast_open::FastOpen;
 use super::loss::sent::Sent;
+use super::paced::Paced;
 use super::rare_stats::{RareStats, RecordEnds};
 use super::reasm::Reasm;
 use super::sack::Scoreboard;
@@ -42,6 +43,7 @@ pub(crate) struct Pools<E: Env> {
     pub fast_open: FastOpen,
     /// TSecr of the segment with payload that is being taken: what seldom asks for it ([`super::right_size`]) need not be handed it on the fast path.
     pub ts_echo: u32,
+    pub paced: Slab<Paced>,
     /// Makes buffers where one has to become several.
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,

@@ -52,6 +52,10 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     if cx.config.tcp.mtu_probing == MtuProbing::Always {
         c.search_from_base(cx.pools);
     }
+    if c.settings.goes_by_rates() || !c.rare.is_none() {
+        let refused = c.choose_congestion(cx.pools, cx.stack.now, c.settings.congestion());
+        cx.counters.tcp.paced_refused += u64::from(refused);
+    }
     c.rcv.quick = QUICK_ACKS;
     c.cancel(Timer::Retransmit);
     c.progress(cx.now, false);

@@ -7,6 +7,7 @@ use clearway_pkt::Buf;
 use clearway_wire::Seq;
 
 use super::Tcp;
+use super::cc::Known;
 use super::clock::{DueTick, stamp};
 use super::cold::Cold;
 use super::conn::{Conn, Start};
@@ -125,7 +126,7 @@ fn key_fields(key: &mut FlowKey, f: &mut impl Fields) {
     }
 }
 
-/// What an owner may set, under 270 to 284.
+/// What an owner may set, under 270 to 285.
 fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     let ConnOptions {
         nodelay,
@@ -138,7 +139,13 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
         ttl,
         urgent_inline,
         ecn,
-        ..
+        max_pacing_rate,
+        receive_buffer,
+        send_buffer,
+        // Of a connection these are in the record of what is rare.
+        syn_retries: _,
+        fin_wait_2: _,
+        linear_timeouts: _,
     } = options;
     f.bool(270, nodelay);
     f.bool(271, cork);
@@ -151,13 +158,16 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     *keepalive = probes.then_some(every);
     f.duration(276, user_timeout);
     f.u16(277, max_segment);
-    f.choice(278, congestion, &[Congestion::Cubic, Congestion::Reno]);
+    f.choice(278, congestion, &[Congestion::Cubic, Congestion::Reno, Congestion::Bbr]);
     f.u8(279, tos);
     f.u8(280, ttl);
     f.bool(281, urgent_inline);
     f.choice(284, ecn, &EcnMode::ALL);
-    f.u32(282, &mut options.receive_buffer);
-    f.u32(283, &mut options.send_buffer);
+    f.u32(282, receive_buffer);
+    f.u32(283, send_buffer);
+    let mut most = max_pacing_rate.unwrap_or(u64::MAX);
+    f.u64(285, &mut most);
+    *max_pacing_rate = Some(most).filter(|rate| *rate != u64::MAX);
 }
 
 impl<E: Env> Conn<E> {
@@ -410,6 +420,11 @@ impl<E: Env> Tcp<E> {
                     },
                 );
             }
+            let mut is_paced = c.may_be_paced() && c.marks.has(Marks::PACED);
+            w.bool(633, &mut is_paced);
+            if let Some(mut known) = c.known_of_path(pools) {
+                known.fields(w);
+            }
             if let Some(mut sent) = c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned() {
                 sent.fields(w);
             }
@@ -597,6 +612,11 @@ impl<E: Env> Tcp<E> {
         let mut ecn = EcnState::new(Feedback::None);
         ecn.fields(r);
         rare.fields(r);
+        let (mut is_paced, mut known) = (false, Known::default());
+        r.bool(633, &mut is_paced);
+        known.fields(r);
+        // A connection that went by another algorithm, because no place was free for BBR, has known nothing.
+        let known = Some(known).filter(|_| r.has(630));
         r.check()?;
         if u32::try_from(written.len()).is_err() || u32::try_from(unread.len()).is_err() {
             return Err(Fault::Full);
@@ -650,6 +670,11 @@ impl<E: Env> Tcp<E> {
         } else {
             c.marks.clear(Marks::ECN);
         }
+        // One that was refused a place takes none from those that had one.
+        if c.may_be_paced() && (is_paced || c.settings.goes_by_rates()) {
+            c.choose_congestion(p, r.now(), c.settings.congestion());
+            c.resume(p, r.now(), known);
+        }
         if c.marks.has(Marks::DETACHED) {
             c.stop();
         } else {
@@ -692,6 +717,7 @@ impl<E: Env> Tcp<E> {
         c.give_maps_back(&mut self.pools);
         c.sent.give_back(&mut self.pools.sent);
         c.rare.give_back(&mut self.pools.rare_stats);
+        c.release_paced(&mut self.pools);
         self.pools.rx.close(c.rx);
         self.pools.tx.close(c.tx);
     }

@@ -69,3 +69,39 @@ impl<T> Held<T> {
         *self = Held::NONE;
     }
 }
+
+/// As [`Held`], in two bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held16(u16);
+
+impl Held16 {
+    pub(crate) const NONE: Held16 = Held16(u16::MAX);
+
+    /// Places that it can name.
+    pub(crate) const MOST: u32 = u16::MAX as u32;
+
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.0 == u16::MAX
+    }
+
+    pub(crate) fn get<T>(self, slab: &Slab<T>) -> Option<&T> {
+        if self.is_none() { None } else { slab.by_index(self.0.into()) }
+    }
+
+    pub(crate) fn get_mut<T>(self, slab: &mut Slab<T>) -> Option<&mut T> {
+        if self.is_none() { None } else { slab.by_index_mut(self.0.into()) }
+    }
+
+    /// Takes a place of a slab with no more than [`Held16::MOST`], if there is one.
+    pub(crate) fn take<T>(slab: &mut Slab<T>, value: T) -> Held16 {
+        slab.insert(value).map_or(Held16::NONE, |handle| Held16(handle.index() as u16))
+    }
+
+    /// Gives the place back.
+    pub(crate) fn give_back<T>(self, slab: &mut Slab<T>) {
+        if let Some(handle) = slab.handle_at(self.0.into()).filter(|_| !self.is_none()) {
+            slab.remove(handle);
+        }
+    }
+}

@@ -84,6 +84,8 @@ impl<E: Env> Tcp<E> {
             last_ack_received: c.heard.ago(now),
             ecn: c.ecn(p).map_or(EcnInfo::default(), EcnState::info),
             congestion: c.cc.kind(),
+            pacing_rate: c.pacing_rate(p),
+            max_pacing_rate: rare.seldom.max_pacing_rate(),
             phase: match c.recovery.phase() {
                 recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
                 recovery::Phase::Open | recovery::Phase::Probing => Phase::Open,

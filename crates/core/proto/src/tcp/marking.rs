@@ -190,10 +190,15 @@ pub(crate) fn arrived<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
     }
 }
 
-/// So many packets that were in flight were marked: once in a round trip the window is cut. In recovery it was cut already.
+/// So many packets that were in flight were marked: once in a round trip the window is cut, unless the algorithm weighs how many were. In recovery it was cut already.
 fn heed<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, ack: Seq, marked: u32) {
     cx.stack.counters.tcp.ce_delivered += u64::from(marked);
     let (nxt, flight) = (c.snd.nxt, c.outstanding());
+    let Some(state) = c.ecn_mut(cx.pools) else { return };
+    let counts = state.feedback == Feedback::Accurate;
+    if counts && c.marks.has(Marks::PACED) && c.weighs_marks(cx.pools, marked) {
+        return;
+    }
     let Some(state) = c.ecn_mut(cx.pools) else { return };
     if flight == 0 || c.recovery.phase() != Phase::Open || !state.may_cut(ack, nxt) {
         return;

@@ -28,8 +28,8 @@ marks! {
     EMIT = 0;
     /// An ACK must leave in this turn.
     ACK_NOW = 1;
-    /// Our SYN, or SYN and ACK, must leave (again).
-    SYN_DUE = 2;
+    /// Our SYN, or SYN and ACK, must leave (again): what a probe is to a connection that is not synchronized.
+    SYN_DUE = 4;
     /// A reset must leave; then the record goes.
     RST_DUE = 3;
     /// A window probe or keepalive must leave: a segment that says nothing new and makes the peer answer.
@@ -68,6 +68,8 @@ marks! {
     SEND_URGENT = 20;
 
     // ---- bookkeeping
+    /// Data is paced, or measured for an algorithm that goes by rates: `Conn::paced` is taken.
+    PACED = 2;
     /// [`super::deadlines::Timer::Persist`] runs: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
     PERSIST = 6;
     /// [`super::deadlines::Timer::Reordering`] runs.
@@ -148,6 +150,7 @@ pub(crate) const BUSY: Marks = Marks(
         | Marks::DUPLICATE.0
         | Marks::STUCK.0
         | Marks::FLIGHTS.0
+        | Marks::PACED.0
         | Marks::REORDERING.0
         | Marks::WATCHED.0
         | Marks::REARM.0,

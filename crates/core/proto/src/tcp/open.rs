@@ -29,7 +29,8 @@ const TIMESTAMP_LIFE_MS: u32 = 24 * 24 * 3600 * 1000;
 /// nothing about losses.
 #[inline(always)]
 pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
-    const KIND: Marks = Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS).with(Marks::ECN);
+    const KIND: Marks =
+        Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS).with(Marks::ECN).with(Marks::PACED);
     let kind = if seg.ts.is_some() { Marks::TS } else { Marks::default() };
     if c.marks.intersection(KIND) != kind
         || c.state != State::Established

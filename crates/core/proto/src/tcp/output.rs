@@ -36,10 +36,12 @@ use crate::store::{Env, RxStore, TxStore};
 use plan::{Again, Plan, View, Why, next};
 
 /// What became of a connection's turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Turn {
     /// All that may leave has left.
     Done,
+    /// There is more, and its time has not come.
+    Paced,
     /// The quantum is used up; there is more.
     More,
     /// The interface takes no more just now.
@@ -69,7 +71,7 @@ pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_,
     c.marks.clear(Marks::EMIT);
     let result = if c.marks.has(Marks::RST_DUE) {
         emit_last(c, cx)
-    } else if c.marks.has(Marks::SYN_DUE) {
+    } else if c.marks.has(Marks::SYN_DUE) && matches!(c.state, State::SynSent | State::SynReceived) {
         // A connection that a Fast Open cookie has opened may answer at once.
         emit_syn(c, cx).map(|()| if c.is_early() && ack::has_unsent(c, cx.pools) { Turn::More } else { Turn::Done })
     } else {
@@ -124,10 +126,24 @@ fn no_path<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) {
 
 /// Data, then whatever ACK, probe or window update is still due.
 fn emit_data<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
-    if emit_written::<E, S, false>(c, cx)? == Turn::More {
+    if c.marks.has(Marks::PACED) {
+        return emit_paced(c, cx);
+    }
+    if emit_written::<E, S, false, false>(c, cx)? == Turn::More {
         return Ok(Turn::More);
     }
     emit_rest(c, cx)
+}
+
+/// The same, where data is paced.
+#[cold]
+#[inline(never)]
+fn emit_paced<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+    let turn = emit_written::<E, S, false, true>(c, cx)?;
+    if turn == Turn::More {
+        return Ok(Turn::More);
+    }
+    emit_rest(c, cx).map(|_| turn)
 }
 
 /// What may still leave of a connection that ends with a reset, and then the reset. Bytes that only the congestion window holds back are waited for: what their
@@ -135,8 +151,9 @@ fn emit_data<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
 #[cold]
 #[inline(never)]
 fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
-    if emit_written::<E, S, true>(c, cx)? == Turn::More {
-        return Ok(Turn::More);
+    let turn = emit_written::<E, S, true, true>(c, cx)?;
+    if turn != Turn::Done {
+        return Ok(turn);
     }
     // Unless the store did not have what it promised.
     if !c.marks.has(Marks::GONE) {
@@ -150,8 +167,8 @@ fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     Ok(Turn::Done)
 }
 
-/// Sends what may leave of the written bytes, up to the quantum. `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork).
-fn emit_written<E: Env, S: Sink, const LAST: bool>(
+/// Sends what may leave of the written bytes, up to the quantum. `MAY_PACE`: they may be paced. `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork).
+fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
 ) -> Result<Turn, OutError> {
@@ -188,6 +205,10 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
         emit_probe(c, cx, path.mtu)?;
     }
     let mut quantum = cx.config.tcp.quantum.max(1);
+    let mut budget = u64::MAX;
+    if MAY_PACE && c.marks.has(Marks::PACED) {
+        budget = pacing_budget(c, cx, flight);
+    }
     loop {
         let mut view = view(c, cx.pools, max_piece);
         let (end, shut) = (view.end, view.shut);
@@ -198,18 +219,32 @@ fn emit_written<E: Env, S: Sink, const LAST: bool>(
             // The FIN waits until the handshake is complete.
             view = View { may_transmit: true, shut: false, ..view };
         }
+        let is_paced = MAY_PACE && budget < u64::from(view.allowance);
+        if is_paced {
+            // What pacing lets out is full segments.
+            view.allowance = if budget == 0 { 0 } else { (budget as u32).max(view.mss).min(view.allowance) };
+        }
         if LAST {
             view = View { nodelay: true, cork: false, small_unacked: false, force: true, ..view };
         }
         let why = match next(&view) {
             Plan::Send { .. } if quantum == 0 => return Ok(Turn::More),
             Plan::Send { span, fin, again } => {
-                quantum = quantum.saturating_sub(emit_span(c, cx, (span, fin), again)?.max(1));
+                let sent = emit_span(c, cx, (span, fin), again)?.max(1);
+                quantum = quantum.saturating_sub(sent);
+                if MAY_PACE {
+                    budget = budget.saturating_sub(sent.into());
+                }
                 let is_all = again == Again::New && span.end == end && fin == shut;
                 if !is_all && c.state != State::Closed {
                     continue;
                 }
                 Why::Done
+            }
+            Plan::Stop(Why::Congestion) if is_paced => {
+                c.limited_by(cx.now, cx.pools, Marks::default());
+                c.wait_for_pacing(cx.pools);
+                return Ok(Turn::Paced);
             }
             Plan::Stop(why) => why,
         };
@@ -240,6 +275,17 @@ fn emit_probe<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, p
     sent?;
     c.probe_left(cx.pools, Probe { start: span.start, end: span.end, size });
     Ok(())
+}
+
+/// How many bytes pacing lets out now. With nothing in flight, the algorithm hears of the pause first.
+#[cold]
+#[inline(never)]
+fn pacing_budget<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, flight: u32) -> u64 {
+    if flight == 0 {
+        let (idle, rto) = (c.times.sent.ago(cx.now), c.rtt.rto(&cx.config.tcp));
+        c.on_congestion(cx.pools, cx.now, Event::Idle { idle, rto });
+    }
+    c.pacing_budget(cx.pools, cx.now)
 }
 
 /// About to send with nothing in flight: after a pause the congestion window starts over.
@@ -315,7 +361,8 @@ const PLANNED: Marks = Marks::SHUT
     .with(Marks::DUPLICATE)
     .with(Marks::ECN)
     .with(Marks::RWND_LIMITED)
-    .with(Marks::SNDBUF_LIMITED);
+    .with(Marks::SNDBUF_LIMITED)
+    .with(Marks::PACED);
 
 /// What is usual: nothing is lost, there is nothing `special`, and all that waits beyond the `flight` is one segment that nothing keeps back but, perhaps,
 /// windows ([`fits_windows`]). The plan would say the same after asking everything.
@@ -338,6 +385,7 @@ fn fits_windows<E: Env>(c: &Conn<E>, flight: u32) -> bool {
 }
 
 /// Whatever probe or ACK is still due once all data that may leave has left.
+#[inline(always)]
 fn emit_rest<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
     c.marks.clear(Marks::FORCE);
     if c.marks.has(Marks::PROBE_DUE) {
@@ -436,6 +484,7 @@ fn most_sack_blocks<E: Env>(c: &Conn<E>) -> usize {
 }
 
 /// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
+#[inline(always)]
 fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why: Why) {
     let limit = match why {
         Why::Window => Marks::RWND_LIMITED,
@@ -448,6 +497,9 @@ fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why:
         _ => Marks::default(),
     };
     c.limited_by(cx.now, cx.pools, limit);
+    if why == Why::Done && c.marks.has(Marks::PACED) {
+        c.note_app_limited(cx.pools);
+    }
     if c.outstanding() > 0 || c.marks.has(Marks::PERSIST) {
         return;
     }
@@ -714,6 +766,9 @@ fn emit_span<E: Env, S: Sink>(
     if again == Again::Lost {
         let again = Span::new(span.start, if fin { span.end + 1 } else { span.end });
         c.step_recovery(p, |recovery, _| recovery.on_retransmitted(again));
+    }
+    if c.marks.has(Marks::PACED) && len > 0 {
+        c.note_paced(p, *now, span, again == Again::New);
     }
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);

@@ -25,8 +25,9 @@ impl<E: Env> Conn<E> {
 
     /// Its options with them.
     pub(super) fn with_seldom(&self, p: &Pools<E>, options: ConnOptions) -> ConnOptions {
-        let Seldom { syn_retries, fin_wait_2, linear_timeouts } = self.suffered(p).seldom;
-        ConnOptions { syn_retries, fin_wait_2, linear_timeouts, ..options }
+        let seldom = &self.suffered(p).seldom;
+        let &Seldom { syn_retries, fin_wait_2, linear_timeouts, .. } = seldom;
+        ConnOptions { syn_retries, fin_wait_2, linear_timeouts, max_pacing_rate: seldom.max_pacing_rate(), ..options }
     }
 
     /// Retransmissions of our SYN.

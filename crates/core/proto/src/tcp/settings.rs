@@ -26,8 +26,10 @@ pub(crate) struct Settings {
 const NODELAY: u8 = 1;
 const CORK: u8 = 2;
 const KEEPALIVE: u8 = 4;
-const CUBIC: u8 = 8;
-const URGENT_INLINE: u8 = 16;
+/// Two bits say which congestion control, by its place among them; the higher one, that it goes by rates.
+const CONGESTION_SHIFT: u32 = 3;
+const CONGESTION: u8 = 3 << CONGESTION_SHIFT;
+const BY_RATES: u8 = 16;
 /// Records end within what was written. It is no option.
 const RECORDS: u8 = 32;
 /// The owner said with the last bytes that more follows. It is no option.
@@ -39,6 +41,10 @@ fn to_ms(d: Duration) -> u32 {
     // A time that is not zero stays so: zero means something else.
     let ms = d.as_millis().max(u64::from(d != Duration::ZERO));
     u32::try_from(ms).unwrap_or(u32::MAX)
+}
+
+const fn congestion_bits(congestion: Congestion) -> u8 {
+    (congestion as u8) << CONGESTION_SHIFT
 }
 
 impl From<ConnOptions> for Settings {
@@ -56,8 +62,7 @@ impl From<ConnOptions> for Settings {
             bits: bit(o.nodelay, NODELAY)
                 | bit(o.cork, CORK)
                 | bit(o.keepalive.is_some(), KEEPALIVE)
-                | bit(o.congestion == Congestion::Cubic, CUBIC)
-                | bit(o.urgent_inline, URGENT_INLINE),
+                | congestion_bits(o.congestion),
             tos: o.tos & !TOS_BITS,
             ttl: o.ttl,
         }
@@ -77,13 +82,16 @@ impl From<Settings> for ConnOptions {
             congestion: s.congestion(),
             tos: s.tos,
             ttl: s.ttl,
-            urgent_inline: s.bits & URGENT_INLINE != 0,
+            // Whoever wants it otherwise is refused.
+            urgent_inline: true,
             // These are in the record of what is rare (`super::seldom`).
             syn_retries: 0,
             fin_wait_2: None,
             linear_timeouts: false,
             // It is for the handshake, which is over.
             ecn: EcnMode::default(),
+            // It is kept elsewhere: few have one.
+            max_pacing_rate: None,
         }
     }
 }
@@ -129,8 +137,20 @@ impl Settings {
         self.bits |= MORE;
     }
 
+    /// Whether the congestion control that was chosen needs measured rates, and paces.
+    #[inline]
+    pub(crate) fn goes_by_rates(&self) -> bool {
+        self.bits & BY_RATES != 0
+    }
+
+    /// Another congestion control than was asked for.
+    pub(crate) fn set_congestion(&mut self, congestion: Congestion) {
+        self.bits = self.bits & !CONGESTION | congestion_bits(congestion);
+    }
+
     pub(crate) fn congestion(&self) -> Congestion {
-        if self.bits & CUBIC != 0 { Congestion::Cubic } else { Congestion::Reno }
+        const ALL: [Congestion; 4] = [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Bbr];
+        ALL[usize::from(self.bits >> CONGESTION_SHIFT & 3)]
     }
 
     pub(crate) fn keepalive(&self) -> Option<Keepalive> {
@@ -165,13 +185,15 @@ mod tests {
             congestion: Congestion::Reno,
             tos: 8,
             ttl: 3,
-            urgent_inline: false,
+            urgent_inline: true,
             syn_retries: 0,
             fin_wait_2: None,
             linear_timeouts: false,
             ecn: EcnMode::default(),
+            max_pacing_rate: None,
         };
-        for options in [all, ConnOptions::default()] {
+        let bbr = ConnOptions { congestion: Congestion::Bbr, ..all };
+        for options in [all, bbr, ConnOptions::default()] {
             assert_eq!(ConnOptions::from(Settings::from(options)), options);
         }
     }

@@ -28,6 +28,7 @@ use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::ecn::Leaving;
 use super::fast_open::FastOpen;
+use super::held::Held16;
 use super::isn::Secret;
 use super::rare_stats::RecordEnds;
 use super::sizes::Sizes;
@@ -155,6 +156,7 @@ impl<E: Env> Tcp<E> {
                 ts_echo: 0,
                 record_ends: RecordEnds::new(),
                 fast_open: FastOpen::new(),
+                paced: Slab::new(limits.paced.min(Held16::MOST)),
                 buffers: None,
                 rng: Rng::seed(key(3).0),
                 clock_step: config.tcp.clock_step,
@@ -465,6 +467,9 @@ impl<E: Env> Tcp<E> {
         c.stop();
         c.give_maps_back(&mut self.pools);
         c.sent.give_back(&mut self.pools.sent);
+        if !c.cc.paced().is_none() {
+            c.release_paced(&mut self.pools);
+        }
         let marks = c.marks;
         if marks.has(Marks::PENDING) {
             // Nobody has seen it; nobody will.
@@ -592,6 +597,9 @@ impl<E: Env> Tcp<E> {
         let Some(c) = self.open.by_index_mut(index) else { return };
         c.marks.clear(Marks::WATCHED);
         timers::on_time(c, &mut ConnCx { pools: &mut self.pools, stack: cx });
+        if c.paced_until(&self.pools).is_some() {
+            c.wants_turn();
+        }
         c.marks.set(Marks::REARM);
         if self.is_short() {
             self.borrowed(index);
@@ -658,7 +666,7 @@ impl<E: Env> Tcp<E> {
                 self.waits_on(config, out.counters, index);
                 break;
             }
-            blocked += u32::from(turn != output::Turn::Done);
+            blocked += u32::from(turn >= output::Turn::More);
             self.after_turn(config, out.counters, index, turn);
             if blocked >= BLOCKED_PER_TURN {
                 break;
@@ -684,9 +692,21 @@ impl<E: Env> Tcp<E> {
     pub(super) fn after_turn(&mut self, config: &Config, counters: &mut Counters, index: u32, turn: output::Turn) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if turn != output::Turn::Done {
-            c.marks.set(Marks::EMIT);
+            match turn {
+                output::Turn::Paced => self.waits_for_pacing(index),
+                _ => c.marks.set(Marks::EMIT),
+            }
         }
         self.settle_here(config, counters, index);
+    }
+
+    /// The wheel wakes a connection when the time of its next data has come.
+    #[cold]
+    #[inline(never)]
+    fn waits_for_pacing(&mut self, index: u32) {
+        if let Some(at) = self.open.by_index(index).and_then(|c| c.paced_until(&self.pools)) {
+            self.wheel.arm_if_earlier(index, at);
+        }
     }
 
     /// The next event: listeners first, because those who wait there have no owner yet.

@@ -613,11 +613,12 @@ impl<E: Env> Tcp<E> {
 
     pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
         let (now, waits) = (self.now, self.unsent(id) > 0);
-        let Tcp { open, pools, .. } = self;
-        if let Some(c) = Self::handle(id).and_then(|handle| open.get_mut(handle)).filter(|c| c.is_owned()) {
-            c.set_seldom(pools, Seldom::of(&options));
+        if self.owned_mut(id).is_none() {
+            return;
         }
-        let Some(c) = self.owned_mut(id) else { return };
+        let Tcp { open, pools, .. } = self;
+        let Some(c) = open.by_index_mut(id.index()) else { return };
+        c.set_seldom(pools, Seldom::of(&options));
         let before = core::mem::replace(&mut c.settings, options.into());
         c.settings.set_urgent_waits(before.urgent_waits());
         if before.has_record_ends() {
@@ -629,7 +630,12 @@ impl<E: Env> Tcp<E> {
         if options.nodelay && flushes && waits {
             c.marks.set(Marks::FORCE);
         }
-        c.cc.switch(options.congestion);
+        if c.may_be_paced() {
+            let refused = c.choose_congestion(pools, now, options.congestion);
+            counters.tcp.paced_refused += u64::from(refused);
+        } else {
+            c.cc.switch(options.congestion);
+        }
         if c.settings.receive_buffer != before.receive_buffer && c.state.is_synchronized() {
             // What was promised stays so: a smaller one holds from what is promised next.
             c.rcv.step = Sizes::first_step(c.settings.receive_buffer, c.snd.scales);

@@ -24,7 +24,7 @@ fn tcp_rows(counters: &Counters) -> Rows {
         syn_cookies_sent, syn_cookies_accepted, syn_cookies_failed, challenge_acks, challenge_acks_limited,
         fast_open_active, fast_open_not_taken, fast_open_lost, fast_open_passive, fast_open_cookies_given, fast_open_cookies_refused, fast_open_overflows,
         syn_acks_repeated, half_open_timeouts, retransmit_timeouts, fast_recoveries, tail_loss_probes, tail_loss_repairs, losses_undone, sent_unrecorded, mtu_black_holes, sack_reneged, timeouts,
-        window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted, orphans_timed_out,
+        window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted, orphans_timed_out, paced_refused,
         shortage_resets, idle_evicted, ecn_classic, ecn_accurate, ce_segs_in, ce_delivered, ecn_reductions, time_wait_evicted, time_wait_reused, broken,
     ]
 }

@@ -29,6 +29,10 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     if name == libc::SO_BINDTODEVICE {
         return to_device(setting.ours, value).map(|()| true);
     }
+    if name == libc::SO_MAX_PACING_RATE {
+        setting.options.max_pacing_rate = pacing_rate(value)?;
+        return Ok(true);
+    }
     let on_off = number(value)?;
     let on = on_off != 0;
     let socket = &setting.ours.socket;
@@ -56,6 +60,15 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     Ok(true)
 }
 
+/// SO_MAX_PACING_RATE: a `long`, or an `int` without its sign, in which all bits mean that there is none.
+pub(super) fn pacing_rate(value: &[u8]) -> Answer<u64> {
+    if let Some((&eight, _)) = value.split_first_chunk() {
+        return Ok(u64::from_ne_bytes(eight));
+    }
+    let rate = number(value)? as u32;
+    Ok(if rate == u32::MAX { u64::MAX } else { rate.into() })
+}
+
 /// Tells what follows a rule of its own.
 pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
     let socket = &ours.socket;
@@ -75,6 +88,8 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         libc::SO_RCVBUF => Value::Number(buffer_told(options.receive_buffer, receive, LEAST_RCVBUF)),
         libc::SO_SNDBUF => Value::Number(buffer_told(options.send_buffer, send, LEAST_SNDBUF)),
         libc::SO_RCVLOWAT => Value::Number(c_int::try_from(socket.receive_lowat()).unwrap_or(c_int::MAX)),
+        // Eight bytes, or the lower four of them where there is no room for more.
+        libc::SO_MAX_PACING_RATE => Value::Bytes(options.max_pacing_rate.to_ne_bytes().to_vec()),
         libc::SO_LINGER => Value::Bytes(bytes(linger {
             l_onoff: c_int::from(options.linger.is_some()),
             l_linger: c_int::from(options.linger.unwrap_or(0)),

@@ -45,7 +45,8 @@ fn defer_accept_is_told_in_the_steps_of_the_retransmissions() {
 fn congestion_controls_go_by_linuxs_names() {
     assert_eq!(tcp::congestion(b"reno"), Ok(Congestion::Reno));
     assert_eq!(tcp::congestion(b"cubic\0trailing"), Ok(Congestion::Cubic));
-    assert_eq!(tcp::congestion(b"bbr\0"), fail(libc::ENOENT));
+    assert_eq!(tcp::congestion(b"bbr\0"), Ok(Congestion::Bbr));
+    assert_eq!(tcp::congestion(b"vegas\0"), fail(libc::ENOENT));
     assert_eq!(tcp::congestion(b""), fail(libc::EINVAL));
     assert_eq!(tcp::congestion_name(Congestion::Reno), b"reno\0\0\0\0\0\0\0\0\0\0\0\0");
 }
@@ -191,4 +192,12 @@ fn the_table_in_the_document_is_the_one_in_the_code() {
         wanted,
         "write it anew: CLEARWAY_WRITE_DOCS=1 cargo test -p clearway-preload --lib options"
     );
+}
+
+#[test]
+fn a_pacing_rate_is_eight_bytes_or_four_and_all_bits_are_none() {
+    assert_eq!(socket::pacing_rate(&5_000_000_000u64.to_ne_bytes()), Ok(5_000_000_000));
+    assert_eq!(socket::pacing_rate(&4_000_000_000u32.to_ne_bytes()), Ok(4_000_000_000));
+    assert_eq!(socket::pacing_rate(&u32::MAX.to_ne_bytes()), Ok(u64::MAX));
+    assert_eq!(socket::pacing_rate(&[1, 2]), fail(libc::EINVAL));
 }

@@ -12,8 +12,8 @@ use super::*;
 use crate::export::VERSION;
 use crate::testing::*;
 use crate::{
-    ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, GroupChange, Keepalive, ListenSpec, ListenerId, Sharing,
-    State, UdpId, UdpSpec,
+    Congestion, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, GroupChange, Keepalive, ListenSpec, ListenerId,
+    Sharing, State, UdpId, UdpSpec,
 };
 
 fn empty() -> Stack<TestEnv> {
@@ -61,8 +61,11 @@ impl Busy {
     }
 
     fn connect(&mut self) {
-        let remote = end(80);
-        let spec = ConnectSpec { table: Table(0), local: None, remote, token: 12, options: ConnOptions::default() };
+        self.connect_with(ConnOptions::default());
+    }
+
+    fn connect_with(&mut self, options: ConnOptions) {
+        let spec = ConnectSpec { table: Table(0), local: None, remote: end(80), token: 12, options };
         self.conns.extend(self.net.stack.connect(self.net.now, spec));
     }
 
@@ -70,20 +73,25 @@ impl Busy {
     fn talk(&mut self, lost: usize) {
         let mut count = 0;
         for _ in 0..40 {
-            self.net.stack.emit(self.net.now, &mut self.net.sink);
-            let sent: Vec<_> = self.net.sink.sent.drain(..).filter(|(iface, ..)| *iface == Iface(0)).collect();
-            if sent.is_empty() {
+            if !self.hop(lost, &mut count) {
                 return;
             }
-            for frames in sent.chunks(BURST) {
-                let kept = frames.iter().filter(|_| {
-                    count += 1;
-                    lost == 0 || count % lost != 0
-                });
-                let frames: Vec<_> = kept.map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone())).collect();
-                self.net.ingest_all(&frames);
-            }
         }
+    }
+
+    /// The same, for what leaves at this moment. False: nothing did.
+    fn hop(&mut self, lost: usize, count: &mut usize) -> bool {
+        self.net.stack.emit(self.net.now, &mut self.net.sink);
+        let sent: Vec<_> = self.net.sink.sent.drain(..).filter(|(iface, ..)| *iface == Iface(0)).collect();
+        for frames in sent.chunks(BURST) {
+            let kept = frames.iter().filter(|_| {
+                *count += 1;
+                lost == 0 || *count % lost != 0
+            });
+            let frames: Vec<_> = kept.map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone())).collect();
+            self.net.ingest_all(&frames);
+        }
+        !sent.is_empty()
     }
 
     /// Another stack goes on.
@@ -200,6 +208,27 @@ fn another_stack_goes_on_and_no_byte_is_lost() {
 }
 
 #[test]
+fn a_path_that_bbr_knows_nothing_of_yet_is_not_taken_for_known() {
+    let mut busy = Busy::new();
+    busy.connect_with(ConnOptions { congestion: Congestion::Bbr, ..ConnOptions::default() });
+    let goes_on = |busy: &mut Busy, renews: bool| {
+        for step in 0..6 {
+            busy.hop(0, &mut 0);
+            busy.net.now += Duration::from_millis(3);
+            if renews {
+                let (was, is) = busy.renew();
+                assert_eq!(only(&is, &was), only(&was, &is), "step {step}");
+            }
+        }
+    };
+    goes_on(&mut busy, false);
+    assert_eq!(busy.net.stack.state(busy.conns[0]), State::Established);
+    goes_on(&mut busy, true);
+    busy.net.stack.send(busy.conns[0], &[7; 3_000]).unwrap();
+    goes_on(&mut busy, true);
+}
+
+#[test]
 fn owners_find_what_they_had_under_new_names() {
     let mut busy = busy();
     let before: Vec<_> = busy.net.stack.routes().collect();
@@ -301,6 +330,7 @@ fn a_record_that_contradicts_itself_is_refused_and_nothing_of_it_stays() {
 enum Deed {
     Connect,
     Accept,
+    Choose(u8, u8),
     Send(u8, u16),
     Read(u8),
     Shut(u8),
@@ -313,6 +343,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     prop_oneof![
         2 => Just(Deed::Connect),
         2 => Just(Deed::Accept),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(who, n)| Deed::Choose(who, n)),
         4 => (any::<u8>(), 1..9_000u16).prop_map(|(who, n)| Deed::Send(who, n)),
         2 => any::<u8>().prop_map(Deed::Read),
         1 => any::<u8>().prop_map(Deed::Shut),
@@ -327,6 +358,13 @@ fn done(busy: &mut Busy, deed: Deed) {
     match deed {
         Deed::Connect => busy.connect(),
         Deed::Accept => busy.conns.extend(busy.net.stack.accept(busy.listener)),
+        Deed::Choose(n, what) => {
+            if let Some((conn, options)) = who(busy, n).and_then(|conn| Some((conn, busy.net.stack.options(conn)?))) {
+                let congestion = [Congestion::Bbr, Congestion::Cubic, Congestion::Reno][usize::from(what % 3)];
+                let max_pacing_rate = (what & 8 != 0).then_some(100_000);
+                busy.net.stack.set_options(conn, ConnOptions { congestion, max_pacing_rate, ..options });
+            }
+        }
         Deed::Send(n, len) => {
             let _ = who(busy, n).map(|conn| busy.net.stack.send(conn, &vec![n; len.into()]));
         }

@@ -46,10 +46,6 @@ pub(crate) enum Event {
 /// What it says of sending, beside the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Advice {
-    /// Bytes in a second at which data shall leave; None: as the ACKs come.
-    pub pacing_rate: Option<u64>,
-    /// Bytes that may leave at one time when data is paced.
-    pub send_quantum: u32,
     /// Within fast recovery, proportional rate reduction says how much leaves (RFC 9937): the algorithm has no model of its own for that.
     pub uses_prr: bool,
 }
@@ -61,10 +57,10 @@ pub(super) trait Algorithm {
     /// Something else happened. What it means for the window of every algorithm is done by `Cc::on_event`.
     fn on_event(&mut self, w: &mut Window, event: &Event);
     /// What it says of sending.
-    fn advice(&self, w: &Window) -> Advice;
+    fn advice(&self) -> Advice;
 }
 
-/// What algorithms say that know nothing of rates.
-pub(super) fn window_advice(w: &Window) -> Advice {
-    Advice { pacing_rate: None, send_quantum: w.mss(), uses_prr: true }
+impl Advice {
+    /// What algorithms say that know nothing of rates.
+    pub(super) const BY_WINDOW: Advice = Advice { uses_prr: true };
 }

@@ -14,7 +14,7 @@
 
 use clearway_base::{Duration, Instant};
 
-use super::algorithm::{Advice, Algorithm, Event, window_advice};
+use super::algorithm::{Advice, Algorithm, Event};
 use super::window::{MAX_CWND, Window};
 use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
@@ -158,8 +158,8 @@ impl Algorithm for Cubic {
         }
     }
 
-    fn advice(&self, w: &Window) -> Advice {
-        window_advice(w)
+    fn advice(&self) -> Advice {
+        Advice::BY_WINDOW
     }
 }
 

@@ -1,6 +1,6 @@
 //! NewReno: additive increase, halving on loss (RFC 5681, with the byte counting of RFC 3465).
 
-use super::algorithm::{Advice, Algorithm, Event, window_advice};
+use super::algorithm::{Advice, Algorithm, Event};
 use super::window::{MAX_CWND, Window};
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
@@ -44,7 +44,7 @@ impl Algorithm for Reno {
         }
     }
 
-    fn advice(&self, w: &Window) -> Advice {
-        window_advice(w)
+    fn advice(&self) -> Advice {
+        Advice::BY_WINDOW
     }
 }

@@ -22,7 +22,6 @@ pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckIn
         nxt: Seq(0),
         lost: None,
         delivered: acked,
-        marked: 0,
     }
 }
 
@@ -318,6 +317,16 @@ fn a_mark_cuts_less_than_a_loss_does() {
 fn algorithms_that_know_no_rate_ask_for_proportional_rate_reduction() {
     for kind in BOTH {
         let advice = Cc::new(kind, MSS as u16, 10).advice();
-        assert!(advice.uses_prr && advice.pacing_rate.is_none(), "{advice:?}");
+        assert!(advice.uses_prr, "{advice:?}");
     }
+}
+
+#[test]
+fn a_loss_that_was_none_does_not_bring_an_algorithm_back_that_the_owner_has_left() {
+    let before = Cc::new(Congestion::Bbr, MSS as u16, 10);
+    let mut cc = before;
+    cc.switch(Congestion::Cubic);
+    cc.on_event(Event::Loss { flight: cc.cwnd() });
+    cc.restore(&before);
+    assert_eq!((cc.kind(), cc.cwnd()), (Congestion::Cubic, before.cwnd()));
 }

@@ -3,6 +3,7 @@
 use clearway_wire::Seq;
 
 use crate::export::Fields;
+use crate::tcp::held::Held16;
 
 /// No window grows beyond this: RFC 7323 2.3 lets no peer offer more than 2^30 bytes.
 pub(crate) const MAX_CWND: u32 = 1 << 30;
@@ -26,6 +27,8 @@ pub(crate) struct Window {
     pub(super) used: u32,
     pub(super) used_until: Seq,
     pub(super) mss: u16,
+    /// Where the state of an algorithm lies that goes by rates, and what paces.
+    pub(super) paced: Held16,
     /// Initial window, in segments.
     pub(super) iw: u8,
     /// Segments that slow start may grow by for one ACK.
@@ -45,6 +48,7 @@ impl Window {
             used: 0,
             used_until: Seq(0),
             mss: mss.max(1),
+            paced: Held16::NONE,
             iw: iw.max(1),
             ack_limit: ACK_LIMIT,
             full: false,
@@ -120,7 +124,7 @@ impl Window {
 impl Window {
     /// Its part of a record ([`crate::export`]), in the numbers from `from` on.
     pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Window { cwnd, ssthresh, credit, used, used_until, mss, iw, ack_limit, full, after_rto } = self;
+        let Window { cwnd, ssthresh, credit, used, used_until, mss, paced: _, iw, ack_limit, full, after_rto } = self;
         f.u32(from, cwnd);
         f.u32(from + 1, ssthresh);
         f.u32(from + 2, credit);

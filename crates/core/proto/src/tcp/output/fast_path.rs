@@ -22,8 +22,7 @@ use crate::tcp::state::State;
 use crate::tcp::window::Offer;
 
 /// What leaves another way.
-const SPECIAL: Marks =
-    PLANNED.with(Marks::RST_DUE).with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::SEND_URGENT);
+const SPECIAL: Marks = PLANNED.with(Marks::RST_DUE).with(Marks::PROBE_DUE).with(Marks::SEND_URGENT);
 
 /// Sends the one segment that waits. None: the turn is not of that kind, and nothing has changed that `emit_any` would not change too.
 #[inline(always)]

@@ -154,3 +154,27 @@ fn segments_that_a_device_joined_are_counted_one_by_one() {
     let info = b.info();
     assert_eq!((info.data_segs_in, info.segs_in - before, info.rcv_mss), (3, 3, 1000));
 }
+
+#[test]
+fn a_connection_without_a_place_for_bbr_goes_by_cubic_and_says_so() {
+    let mut config = plain();
+    config.limits.paced = 1;
+    let mut w = World::new(config, Offloads::default(), ms(5));
+    let bbr = ConnOptions { congestion: Congestion::Bbr, ..ConnOptions::default() };
+    // Each of the two stacks has one place.
+    let (first, _) = w.connect(bbr);
+    let remote = Endpoint::new(addr(PEER), PORT);
+    let spec = ConnectSpec { table: Table(0), local: None, remote, token: 3, options: bbr };
+    let second = w.ends[0].stack.connect(w.now, spec).unwrap();
+    w.run(ms(60));
+    let stack = &mut w.ends[0].stack;
+    let kinds =
+        |stack: &Stack<_>, conn| (stack.options(conn).unwrap().congestion, stack.info(conn).unwrap().congestion);
+    assert_eq!(kinds(stack, first), (Congestion::Bbr, Congestion::Bbr));
+    assert_eq!(kinds(stack, second), (Congestion::Cubic, Congestion::Cubic));
+    assert_eq!(stack.counters().tcp.paced_refused, 1);
+    // The place is given back, and taken by who asks next.
+    stack.set_options(first, ConnOptions::default());
+    stack.set_options(second, bbr);
+    assert_eq!(kinds(stack, second), (Congestion::Bbr, Congestion::Bbr));
+}

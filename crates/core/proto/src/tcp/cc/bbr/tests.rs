@@ -1,0 +1,249 @@
+//! BBR on a path of paper: a bottleneck with a queue, and what it loses by chance.
+
+extern crate std;
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::tcp::delivery::Delivery;
+use clearway_wire::Seq;
+
+const MSS: u32 = 1000;
+/// The path is looked at in steps of this.
+const STEP: Duration = Duration::from_micros(100);
+
+/// What a path does.
+#[derive(Clone, Copy)]
+struct Path {
+    /// Bytes in a second.
+    rate: u64,
+    rtt_ms: u64,
+    /// Bytes that wait in front of it at most.
+    buffer: u64,
+    /// One of so many segments is lost by chance; 0: none.
+    one_in: u64,
+}
+
+/// A sender that always has data, on a path. A lost segment is known to be lost when its ACK would have come, and leaves once more at once.
+struct Flow {
+    bbr: Bbr,
+    window: Window,
+    delivery: Delivery,
+    rng: Rng,
+    chance: Rng,
+    now: Instant,
+    sent: u32,
+    una: u32,
+    lost: u64,
+    queue: u64,
+    next: Instant,
+    /// When the ACK of a segment comes, and whether it was lost.
+    way: VecDeque<(Instant, bool)>,
+    delivered: u64,
+    most_queued: u64,
+}
+
+impl Flow {
+    fn new() -> Flow {
+        let now = Instant::from_millis(1000);
+        let window = Window::new(MSS as u16, 10);
+        Flow {
+            bbr: Bbr::new(&window, now, None, 0),
+            window,
+            delivery: Delivery::new(Seq(0), 0, now),
+            rng: Rng::seed(7),
+            chance: Rng::seed(9),
+            now,
+            sent: 0,
+            una: 0,
+            lost: 0,
+            queue: 0,
+            next: now,
+            way: VecDeque::new(),
+            delivered: 0,
+            most_queued: 0,
+        }
+    }
+
+    /// Runs for so long; returns the bytes that arrived.
+    fn run(&mut self, path: &Path, time: Duration) -> u64 {
+        let (end, before) = (self.now + time, self.delivered);
+        while self.now < end {
+            self.now += STEP;
+            let left = path.rate * STEP.as_nanos() / 1_000_000_000;
+            self.queue = self.queue.saturating_sub(left);
+            self.take_acks(Duration::from_millis(path.rtt_ms));
+            self.send(path);
+        }
+        self.delivered - before
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.sent.wrapping_sub(self.una)
+    }
+
+    fn take_acks(&mut self, least: Duration) {
+        while self.way.front().is_some_and(|(at, _)| *at <= self.now) {
+            let Some((_, lost)) = self.way.pop_front() else { return };
+            self.una = self.una.wrapping_add(MSS);
+            // What was lost counts as having arrived late: it leaves once more, and that is all the loss costs.
+            self.lost += if lost { u64::from(MSS) } else { 0 };
+            self.delivered += if lost { 0 } else { u64::from(MSS) };
+            let sample = self.delivery.on_ack(self.now, (Seq(self.una), None), self.lost, least);
+            let input = Input {
+                now: self.now,
+                sample,
+                delivered: self.delivery.delivered(),
+                in_flight: self.in_flight(),
+                oldest: self.delivery.oldest(),
+                marked: 0,
+                in_recovery: lost,
+                has_sack: true,
+            };
+            if lost {
+                self.bbr.on_trouble(&mut self.window, false);
+            }
+            self.bbr.on_ack(&mut self.window, &input, &mut self.rng);
+        }
+    }
+
+    fn send(&mut self, path: &Path) {
+        while self.next <= self.now && self.in_flight() + MSS <= self.window.cwnd {
+            let lost =
+                (path.one_in > 0 && self.chance.below(path.one_in) == 0) || self.queue + u64::from(MSS) > path.buffer;
+            if !lost {
+                self.queue += u64::from(MSS);
+                self.most_queued = self.most_queued.max(self.queue);
+            }
+            let wait = Duration::from_nanos(self.queue * 1_000_000_000 / path.rate);
+            let arrives = self.now + Duration::from_millis(path.rtt_ms) + wait;
+            let arrives = self.way.back().map_or(arrives, |(last, _)| arrives.max(*last));
+            self.way.push_back((arrives, lost));
+            let before = self.in_flight();
+            self.sent = self.sent.wrapping_add(MSS);
+            self.window.on_sent(Seq(self.una), Seq(self.sent));
+            let srtt = Duration::from_millis(path.rtt_ms);
+            self.delivery.on_sent((before, MSS), Seq(self.sent), self.now, srtt);
+            let pause = Duration::from_nanos(u64::from(MSS) * 1_000_000_000 / self.bbr.pacing_rate());
+            self.next = self.next.max(self.now - STEP) + pause;
+        }
+    }
+}
+
+fn bdp(path: &Path) -> u64 {
+    path.rate * path.rtt_ms / 1000
+}
+
+fn path(rate: u64, rtt_ms: u64, bdps_in_hundredths: u64, one_in: u64) -> Path {
+    let mut path = Path { rate, rtt_ms, buffer: 0, one_in };
+    path.buffer = (bdp(&path) * bdps_in_hundredths / 100).max(10 * u64::from(MSS));
+    path
+}
+
+#[test]
+fn a_path_is_filled_and_its_queue_is_not() {
+    for (rate, rtt) in [(1_000_000, 20), (4_000_000, 20), (2_000_000, 100), (4_000_000, 66)] {
+        let path = path(rate, rtt, 400, 0);
+        let mut flow = Flow::new();
+        flow.run(&path, Duration::from_secs(4));
+        assert!(!matches!(flow.bbr.mode(), Mode::Startup | Mode::Drain), "{:?} at {rate} {rtt}", flow.bbr.mode());
+        flow.most_queued = 0;
+        let share = flow.run(&path, Duration::from_secs(8)) * 100 / (rate * 8);
+        assert!(share >= 93, "{share} % of {rate} B/s over {rtt} ms");
+        let most = flow.most_queued * 100 / bdp(&path);
+        assert!(most <= 150, "{most} % of a BDP are queued at {rate} B/s over {rtt} ms");
+    }
+}
+
+#[test]
+fn one_loss_in_a_hundred_costs_next_to_nothing() {
+    for rtt in [20, 100] {
+        let path = path(2_000_000, rtt, 100, 100);
+        let mut flow = Flow::new();
+        flow.run(&path, Duration::from_secs(3));
+        let share = flow.run(&path, Duration::from_secs(12)) * 100 / (2_000_000 * 12);
+        assert!(share >= 90, "{share} % over {rtt} ms");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_faster_or_slower_is_followed() {
+    let (slow, fast) = (path(500_000, 40, 100, 0), path(2_000_000, 40, 100, 0));
+    let mut flow = Flow::new();
+    flow.run(&slow, Duration::from_secs(5));
+    flow.run(&fast, Duration::from_secs(10));
+    let share = flow.run(&fast, Duration::from_secs(10)) * 100 / (2_000_000 * 10);
+    assert!(share >= 90, "{share} % of the faster path");
+    flow.run(&slow, Duration::from_secs(10));
+    let share = flow.run(&slow, Duration::from_secs(10)) * 100 / (500_000 * 10);
+    assert!(share >= 90, "{share} % of the slower path");
+}
+
+#[test]
+fn the_round_trip_is_looked_for_anew_every_few_seconds() {
+    let path = path(1_000_000, 50, 400, 0);
+    let mut flow = Flow::new();
+    let mut seen = 0;
+    for _ in 0..300 {
+        flow.run(&path, Duration::from_millis(50));
+        seen += u32::from(flow.bbr.mode() == Mode::ProbeRtt);
+    }
+    // 15 seconds hold at least one look, which takes a fifth of a second and a round trip.
+    assert!((3..60).contains(&seen), "{seen} of 300 looks");
+}
+
+#[test]
+fn a_loss_that_was_none_gives_back_what_it_took() {
+    let path = path(2_000_000, 20, 100, 0);
+    let mut flow = Flow::new();
+    flow.run(&path, Duration::from_secs(2));
+    let before = flow.window.cwnd;
+    flow.bbr.on_trouble(&mut flow.window, true);
+    assert_eq!(flow.window.cwnd, MSS);
+    flow.bbr.on_undone(&mut flow.window, flow.delivery.delivered());
+    assert_eq!(flow.window.cwnd, before);
+}
+
+#[test]
+fn another_stack_goes_on_at_the_rate_that_was_known() {
+    let path = path(2_000_000, 20, 400, 0);
+    let mut flow = Flow::new();
+    flow.run(&path, Duration::from_secs(4));
+    let mut anew = Bbr::new(&flow.window, flow.now, None, 0);
+    anew.resume(&flow.window, flow.bbr.known(), flow.now);
+    let share = anew.pacing_rate() * 100 / 2_000_000;
+    assert!((90..=110).contains(&share) && anew.mode() == Mode::Cruise, "{share} %");
+}
+
+#[test]
+fn marks_on_all_that_arrives_shrink_what_is_in_flight() {
+    let path = path(2_000_000, 20, 400, 0);
+    let mut flow = Flow::new();
+    flow.run(&path, Duration::from_secs(2));
+    flow.bbr.start_cruise();
+    let before = flow.window.cwnd;
+    for _ in 0..50 {
+        flow.now += Duration::from_millis(20);
+        let delivered = flow.delivery.delivered();
+        let sample = RateSample {
+            newly_acked: MSS,
+            prior_delivered: Some(delivered),
+            delivered: u64::from(MSS),
+            rate: 2_000_000,
+            ..RateSample::default()
+        };
+        let in_flight = flow.in_flight();
+        let input = Input {
+            now: flow.now,
+            sample,
+            delivered,
+            in_flight,
+            oldest: None,
+            marked: MSS,
+            in_recovery: false,
+            has_sack: true,
+        };
+        flow.bbr.on_ack(&mut flow.window, &input, &mut flow.rng);
+    }
+    assert!(flow.window.cwnd < before / 2, "{} of {before}", flow.window.cwnd);
+}

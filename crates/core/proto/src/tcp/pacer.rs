@@ -1,0 +1,87 @@
+//! Pacing: data leaves at a rate, in pieces no longer than a quantum (draft-ietf-ccwg-bbr 5.6.2 and 5.6.3).
+//!
+//! ```text
+//!   sent │      ┌───   a quantum may leave once the time has come for it
+//!        │   ┌──┘      late by a timer's step: what that has earned leaves too, so that a coarse clock costs no rate
+//!        │┌──┘
+//!        └┴──┴──┴───▶ time
+//! ```
+
+use clearway_base::{Duration, Instant};
+
+const NANOS: u128 = 1_000_000_000;
+
+/// The most that leaves at one time.
+const MOST_QUANTUM: u64 = 64 * 1024;
+
+/// The pacer of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pacer {
+    /// Bytes in a second; None: nothing is held back.
+    rate: Option<u64>,
+    quantum: u32,
+    /// When the next may leave.
+    next: Instant,
+    /// Something waits for that: how late it leaves is not its own fault.
+    waits: bool,
+}
+
+impl Pacer {
+    pub(crate) const fn new() -> Pacer {
+        Pacer { rate: None, quantum: 0, next: Instant::ZERO, waits: false }
+    }
+
+    /// From now on at `rate`, in segments of `mss` bytes.
+    pub(crate) fn set_rate(&mut self, rate: Option<u64>, mss: u32) {
+        self.rate = rate.map(|rate| rate.max(1));
+        // A millisecond's worth, but two segments at least.
+        self.quantum = (rate.unwrap_or(u64::MAX) / 1000).min(MOST_QUANTUM).max(u64::from(2 * mss)) as u32;
+    }
+
+    /// Bytes in a second.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
+    /// Bytes that leave at one time.
+    #[cfg(test)]
+    pub(crate) fn quantum(&self) -> u32 {
+        self.quantum
+    }
+
+    /// Bytes that may leave now; None: any number.
+    pub(crate) fn budget(&mut self, now: Instant) -> Option<u32> {
+        let rate = self.rate?;
+        if now < self.next {
+            return Some(0);
+        }
+        if !core::mem::replace(&mut self.waits, false) {
+            // Nothing waited: nothing was earned.
+            self.next = now;
+        }
+        let earned = u128::from(now.since(self.next).as_nanos()) * u128::from(rate) / NANOS;
+        Some(u32::try_from(earned + u128::from(self.quantum)).unwrap_or(u32::MAX))
+    }
+
+    /// `bytes` left.
+    pub(crate) fn on_sent(&mut self, bytes: u32) {
+        if let Some(rate) = self.rate {
+            let nanos = u128::from(bytes) * NANOS / u128::from(rate);
+            self.next += Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Something waits for its time; returns when that is.
+    pub(crate) fn wait(&mut self) -> Instant {
+        self.waits = true;
+        self.next
+    }
+
+    /// When what waits may leave; None: nothing waits.
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
+        self.waits.then_some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests;
