@@ -38,7 +38,7 @@ pub struct TcpConfig {
     pub clock_step: Duration,
     /// Lower bound of the retransmission timeout. RFC 6298 2.4 says one second; 200 ms is what the Internet runs on.
     pub rto_min: Duration,
-    /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s).
+    /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s), four minutes at most.
     pub rto_max: Duration,
     /// Retransmission timeout before the first round-trip sample (RFC 6298 2.1).
     pub rto_initial: Duration,
@@ -113,7 +113,7 @@ pub struct ConnOptions {
     pub nodelay: bool,
     /// Only full segments leave until this is taken back (TCP_CORK).
     pub cork: bool,
-    /// Probe a silent peer (RFC 9293 3.8.4).
+    /// Probe a silent peer (RFC 9293 3.8.4). Its times are kept in whole milliseconds up to 32.767 seconds, beyond that in whole seconds, 32,767 at most, as on Linux.
     pub keepalive: Option<Keepalive>,
     /// Give up when data stays unacknowledged this long (RFC 5482); zero: retransmission count decides.
     pub user_timeout: Duration,

@@ -1,7 +1,7 @@
 //! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss recovery, to congestion control, to the timers.
 
 use super::ack_info::AckInfo;
-use super::cc::Event;
+use super::cc::{Advice, Event};
 use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 use clearway_wire::tcp::Plain;
@@ -163,10 +163,12 @@ fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_,
     }
     if cwnd_limited {
         if !(ECN && c.ecn_holds_back(cx.pools, una)) {
-            grow(c, cx.now, (acked, before), sample);
+            grow(c, cx, (acked, before), sample);
         }
     } else {
-        c.cc.pause();
+        if !c.rare.is_none() {
+            c.pause_growth(cx.pools);
+        }
     }
     rearm(c, cx, Signal::Nothing);
     let p = &cx.pools;
@@ -180,9 +182,14 @@ fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_,
 /// The congestion window was in use, and `acked` of the `before` bytes in flight have arrived.
 #[cold]
 #[inline(never)]
-fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_sample: Option<Duration>) {
+fn grow<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    (acked, before): (u32, u32),
+    rtt_sample: Option<Duration>,
+) {
     let info = AckInfo {
-        now,
+        now: cx.now,
         acked,
         dup: false,
         rtt_sample,
@@ -194,7 +201,8 @@ fn grow<E: Env>(c: &mut Conn<E>, now: Instant, (acked, before): (u32, u32), rtt_
         lost: None,
         delivered: acked,
     };
-    c.cc.on_ack(&info, &c.rtt);
+    let rtt = c.rtt;
+    c.step_congestion(cx.pools, |cc| cc.on_ack(&info, &rtt));
 }
 
 /// An ACK that tells of losses, or may.
@@ -385,7 +393,8 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, 
     if c.marks.has(Marks::PACED) {
         c.on_paced_ack(cx.pools, info, was_frozen);
     } else if !was_frozen && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
-        c.cc.on_ack(info, &c.rtt);
+        let rtt = c.rtt;
+        c.step_congestion(cx.pools, |cc| cc.on_ack(info, &rtt));
     }
     let board = c.board(cx.pools);
     if board.is_some_and(Scoreboard::is_empty) && c.recovery.phase() == Phase::Open {
@@ -411,7 +420,7 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
         }
         Signal::Left => {
             // What is in flight has come to ssthresh already where RFC 9937 said how much leaves: no burst is to be feared.
-            let is_reduced = info.lost.is_some() && c.cc.advice().uses_prr;
+            let is_reduced = info.lost.is_some() && Advice::of(c.settings.congestion()).uses_prr;
             let flight = if is_reduced { u32::MAX } else { info.flight };
             c.on_congestion(cx.pools, cx.stack.now, Event::Recovered { flight });
             c.recovered(cx.pools);
@@ -467,7 +476,7 @@ fn timed_round_trip<E: Env>(
         return None;
     }
     c.marks.clear(Marks::TIMING);
-    let time = now.since(c.times.timed);
+    let time = c.times.timed.ago(now);
     let app_limited = !cwnd_limited && !c.marks.any(Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED));
     c.rate.sample(arrived.since(c.delivered_then), time, app_limited);
     Some(time)

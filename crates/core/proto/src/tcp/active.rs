@@ -5,7 +5,7 @@ use super::marks::Marks;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::conn::Conn;
-use super::context::{Arrival, ConnCx, Cx};
+use super::context::{Arrival, ConnCx};
 use super::established::established;
 use super::options::{self, Offered};
 use super::state::Cause;
@@ -109,7 +109,7 @@ fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
 }
 
 /// The peer's SYN: its number, and what both ends now agree on.
-fn take_syn<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
+fn take_syn<E: Env>(c: &mut Conn<E>, cx: &ConnCx<'_, '_, E>, seg: &Segment) {
     c.irs = seg.seq;
     c.rcv.nxt = seg.seq + 1;
     c.rcv.acked = c.rcv.nxt;
@@ -123,7 +123,7 @@ fn take_syn<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, seg: &Segment) {
         &Offered::from(&seg.opts),
         c.key.remote.is_v6(),
         link_mss,
-        c.settings.max_segment,
+        c.suffered(cx.pools).seldom.max_segment,
     );
     c.apply(&agreed, seg.opts.ts.map_or(0, |(val, _)| val), cx.now);
 }

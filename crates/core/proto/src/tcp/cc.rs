@@ -13,10 +13,7 @@
 //! Growth is counted in acknowledged bytes, never in ACKs, so that splitting one ACK into many gains nothing (RFC 3465), and only while the
 //! window was really in use (RFC 5681 4.1, RFC 7661, RFC 9438 5.8).
 
-use clearway_wire::{Ecn, Seq};
-
 use super::ack_info::AckInfo;
-use super::held::Held16;
 use super::rtt::Rtt;
 use crate::config::Congestion;
 use crate::export::Fields;
@@ -32,22 +29,22 @@ pub(crate) use algorithm::{Advice, Event};
 pub(crate) use bbr::{Bbr, Input, Known};
 use cubic::Cubic;
 use reno::Reno;
-use window::ACK_LIMIT;
 pub(crate) use window::MAX_CWND;
 pub(crate) use window::Window;
 
-/// The congestion control of one connection.
-#[derive(Clone, Copy, Debug)]
+/// The congestion control of one connection as a whole. Between events the window lies in the record of the connection, and the rest where what is rare lies, once it says
+/// more than [`Law::new`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cc {
     window: Window,
     law: Law,
 }
 
 /// By which law the window grows and shrinks.
-#[derive(Clone, Copy, Debug)]
-enum Law {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Law {
     /// NewReno (RFC 5681, 6582).
-    Reno,
+    Reno(Reno),
     /// CUBIC (RFC 9438).
     Cubic(Cubic),
     /// BBR, whose state lies in a pool: [`Bbr`] is told by the connection itself what happens.
@@ -55,12 +52,62 @@ enum Law {
 }
 
 impl Law {
-    fn new(kind: Congestion) -> Law {
+    /// The law of a connection that is none yet.
+    pub(crate) const NONE: Law = Law::Reno(Reno::NEW);
+
+    /// With nothing to remember.
+    pub(crate) fn new(kind: Congestion) -> Law {
         match kind {
-            Congestion::Reno => Law::Reno,
+            Congestion::Reno => Law::Reno(Reno::NEW),
             Congestion::Cubic => Law::Cubic(Cubic::new()),
             Congestion::Bbr => Law::Bbr,
         }
+    }
+
+    /// Which algorithm it is.
+    pub(crate) fn kind(&self) -> Congestion {
+        match self {
+            Law::Reno(_) => Congestion::Reno,
+            Law::Cubic(_) => Congestion::Cubic,
+            Law::Bbr => Congestion::Bbr,
+        }
+    }
+
+    /// Whether there is something to remember.
+    pub(crate) fn is_needed(&self) -> bool {
+        *self != Law::new(self.kind())
+    }
+
+    /// The window was not in use: what [`Cc::on_ack`] does then.
+    pub(crate) fn pause(&mut self) {
+        if let Law::Cubic(cubic) = self {
+            cubic.pause();
+        }
+    }
+
+    /// What it says of sending, beside the window.
+    fn advice(&self) -> Advice {
+        match self {
+            Law::Reno(reno) => reno.advice(),
+            Law::Cubic(cubic) => cubic.advice(),
+            Law::Bbr => Advice { uses_prr: false },
+        }
+    }
+
+    /// Its part of a record ([`crate::export`]), in the numbers from `from` on. Which law it is is among the options of the connection.
+    pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
+        match self {
+            Law::Reno(reno) => reno.fields(from + 2, f),
+            Law::Cubic(cubic) => cubic.fields(from, f),
+            Law::Bbr => {}
+        }
+    }
+}
+
+impl Advice {
+    /// What the law of this kind says of sending, beside the window.
+    pub(crate) fn of(kind: Congestion) -> Advice {
+        Law::new(kind).advice()
     }
 }
 
@@ -70,16 +117,14 @@ impl Cc {
         Cc { window: Window::new(mss, iw), law: Law::new(kind) }
     }
 
-    /// New data left; `una` and `nxt` as they are after it. A burst may be told as one.
-    #[inline(always)]
-    pub(crate) fn on_sent(&mut self, una: Seq, nxt: Seq) {
-        self.window.on_sent(una, nxt);
+    /// Of its parts.
+    pub(crate) fn of(window: Window, law: Law) -> Cc {
+        Cc { window, law }
     }
 
-    /// Whether the window was what held the sender back in this round trip: what belongs into [`AckInfo::cwnd_limited`].
-    #[inline(always)]
-    pub(crate) fn is_limited(&self) -> bool {
-        self.window.is_limited()
+    /// What lies in the record of the connection, and what lies where what is rare lies.
+    pub(crate) fn parts(&self) -> (Window, Law) {
+        (self.window, self.law)
     }
 
     /// An ACK arrived outside fast recovery. The window grows by what was newly acknowledged, if it was in use.
@@ -88,17 +133,9 @@ impl Cc {
             return;
         }
         match &mut self.law {
-            Law::Reno => Reno.on_ack(&mut self.window, ack, rtt),
+            Law::Reno(reno) => reno.on_ack(&mut self.window, ack, rtt),
             Law::Cubic(cubic) => cubic.on_ack(&mut self.window, ack, rtt),
             Law::Bbr => {}
-        }
-    }
-
-    /// An ACK arrived outside fast recovery while the window was not in use: what [`Cc::on_ack`] does with it.
-    #[inline(always)]
-    pub(crate) fn pause(&mut self) {
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.pause();
         }
     }
 
@@ -106,7 +143,7 @@ impl Cc {
     pub(crate) fn on_event(&mut self, event: Event) {
         let event = self.in_full(event);
         match &mut self.law {
-            Law::Reno => Reno.on_event(&mut self.window, &event),
+            Law::Reno(reno) => reno.on_event(&mut self.window, &event),
             Law::Cubic(cubic) => cubic.on_event(&mut self.window, &event),
             Law::Bbr => return,
         }
@@ -128,18 +165,10 @@ impl Cc {
         }
     }
 
-    /// What ECN-capable packets carry.
-    pub(crate) fn ect(&self) -> Ecn {
-        Ecn::Ect0
-    }
-
     /// What it says of sending, beside the window.
+    #[cfg(test)]
     pub(crate) fn advice(&self) -> Advice {
-        match &self.law {
-            Law::Reno => Reno.advice(),
-            Law::Cubic(cubic) => cubic.advice(),
-            Law::Bbr => Advice { uses_prr: false },
-        }
+        self.law.advice()
     }
 
     /// The window is not opened so far that a burst would leave (RFC 6582 3.2, step 3).
@@ -150,14 +179,16 @@ impl Cc {
 
     /// A loss was none: things are as they were `before`, and what was won since is kept. So is an algorithm that the owner has chosen since.
     pub(crate) fn restore(&mut self, before: &Cc) {
-        let (mss, paced, cwnd, ssthresh) = (self.window.mss, self.window.paced, self.cwnd(), self.ssthresh());
+        let (mss, paced, cwnd, ssthresh) = (self.window.mss, self.window.paced, self.window.cwnd, self.window.ssthresh);
         let kind = self.kind();
         *self = *before;
-        self.switch(kind);
+        if self.kind() != kind {
+            self.law = Law::new(kind);
+        }
         self.window.paced = paced;
         self.window.cwnd = self.window.cwnd.max(cwnd);
         self.window.ssthresh = self.window.ssthresh.max(ssthresh);
-        self.set_mss(mss);
+        self.window.set_mss(mss);
         self.on_event(Event::Undone);
     }
 
@@ -165,40 +196,6 @@ impl Cc {
     fn on_idle(&mut self) {
         let w = &mut self.window;
         w.cwnd = w.cwnd.min(w.initial());
-        w.credit = 0;
-    }
-
-    /// The path takes segments of another size. The window stays as many bytes, but never less than one segment.
-    pub(crate) fn set_mss(&mut self, mss: u16) {
-        let w = &mut self.window;
-        w.mss = mss.max(1);
-        w.cwnd = w.cwnd.max(w.mss());
-        w.ssthresh = w.ssthresh.max(2 * w.mss());
-    }
-
-    /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them answer a whole piece with one ACK.
-    /// Slow start may then grow by that much for one ACK, instead of by two segments: as much as we sent as one.
-    pub(crate) fn set_burst(&mut self, bytes: u32) {
-        let w = &mut self.window;
-        w.ack_limit = u8::try_from(bytes / w.mss()).unwrap_or(u8::MAX).max(ACK_LIMIT);
-    }
-
-    /// Another algorithm takes over the window as it is.
-    pub(crate) fn switch(&mut self, kind: Congestion) {
-        if self.kind() != kind {
-            self.law = Law::new(kind);
-        }
-    }
-
-    /// Bytes that may be in flight.
-    #[inline]
-    pub(crate) fn cwnd(&self) -> u32 {
-        self.window.cwnd
-    }
-
-    /// The slow-start threshold; `u32::MAX` before the first loss.
-    pub(crate) fn ssthresh(&self) -> u32 {
-        self.window.ssthresh
     }
 
     /// The payload size that it reckons with.
@@ -213,29 +210,9 @@ impl Cc {
         self.window.in_slow_start()
     }
 
-    /// Where the state of an algorithm lies that goes by rates, and what paces.
-    #[inline]
-    pub(crate) fn paced(&self) -> Held16 {
-        self.window.paced
-    }
-
-    /// It lies there from now on.
-    pub(crate) fn set_paced(&mut self, paced: Held16) {
-        self.window.paced = paced;
-    }
-
-    /// The window, for an algorithm whose state lies elsewhere.
-    pub(crate) fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
-    }
-
     /// Which algorithm it is.
     pub(crate) fn kind(&self) -> Congestion {
-        match self.law {
-            Law::Reno => Congestion::Reno,
-            Law::Cubic(_) => Congestion::Cubic,
-            Law::Bbr => Congestion::Bbr,
-        }
+        self.law.kind()
     }
 }
 
@@ -243,9 +220,24 @@ impl Cc {
     /// Its part of a record ([`crate::export`]), in the numbers from `from` on. By which law the window moves is among the options of the connection.
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
         self.window.fields(from, f);
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.fields(from + 20, f);
-        }
+        self.law.fields(from, f);
+    }
+}
+
+/// Tests ask the whole what others ask the window.
+#[cfg(test)]
+impl core::ops::Deref for Cc {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
+
+#[cfg(test)]
+impl core::ops::DerefMut for Cc {
+    fn deref_mut(&mut self) -> &mut Window {
+        &mut self.window
     }
 }
 

@@ -92,6 +92,34 @@ fn near(now: Instant, low: u32, shift: u32) -> Instant {
     Instant::from_nanos(now.wrapping_add_signed(ahead) << shift)
 }
 
+/// log2 of the nanoseconds in the unit of [`Recent`].
+const RECENT_SHIFT: u32 = 6;
+
+/// A point in the recent past in units of 64 ns, modulo 2^32: good for four minutes, longer than any round trip or timeout ([`Recent::FAR`]).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Recent(u32);
+
+impl Recent {
+    /// It lies no further back.
+    pub(crate) const FAR: Duration = Duration::from_secs(240);
+
+    #[inline(always)]
+    pub(crate) fn of(now: Instant) -> Recent {
+        Recent((now.as_nanos() >> RECENT_SHIFT) as u32)
+    }
+
+    /// How long ago it was.
+    #[inline(always)]
+    pub(crate) fn ago(self, now: Instant) -> Duration {
+        Duration::from_nanos(u64::from(Recent::of(now).0.wrapping_sub(self.0)) << RECENT_SHIFT)
+    }
+
+    /// When that was, seen from `now`.
+    pub(crate) fn seen_from(self, now: Instant) -> Instant {
+        now - self.ago(now)
+    }
+}
+
 /// log2 of the nanoseconds in the unit of [`DueFar`]: about a millisecond.
 const FAR_SHIFT: u32 = 20;
 

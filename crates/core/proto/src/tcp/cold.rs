@@ -3,6 +3,7 @@
 
 use clearway_wire::Seq;
 
+use super::cc::Law;
 use super::held::Held;
 use super::reasm::Reasm;
 use super::recovery::Points;
@@ -14,6 +15,8 @@ use crate::export::{Fields, UNREACHABLE};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cold {
     pub points: Points,
+    /// By which law the congestion window moves; that of another algorithm than the connection's means nothing.
+    pub law: Law,
     /// The first number behind urgent data that we send (RFC 6093 2), while [`super::marks::Marks::SEND_URGENT`] says that there is some.
     pub snd_urgent: Seq,
     /// The first number behind urgent data that the peer has sent, while it waits.
@@ -35,6 +38,7 @@ impl Cold {
     pub(crate) const fn at(una: Seq) -> Cold {
         Cold {
             points: Points::at(una),
+            law: Law::NONE,
             snd_urgent: una,
             rcv_urgent: Seq(0),
             una_wraps: 0,
@@ -48,8 +52,10 @@ impl Cold {
 
     /// Its part of a record ([`crate::export`]), the maps left out.
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let Cold { points, snd_urgent, rcv_urgent, una_wraps, challenge_second, challenges, soft_error, .. } = self;
+        let Cold { points, law, snd_urgent, rcv_urgent, una_wraps, challenge_second, challenges, soft_error, .. } =
+            self;
         points.fields(f);
+        law.fields(160, f);
         f.seq(112, snd_urgent);
         f.seq(130, rcv_urgent);
         f.u16(28, una_wraps);

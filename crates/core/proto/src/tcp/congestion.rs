@@ -19,7 +19,7 @@ use crate::store::Env;
 impl<E: Env> Conn<E> {
     /// Something happened that is no acknowledgement of new data.
     pub(super) fn on_congestion(&mut self, p: &mut Pools<E>, now: Instant, event: Event) {
-        self.cc.on_event(event);
+        self.step_congestion(p, |cc| cc.on_event(event));
         if self.marks.has(Marks::PACED) {
             self.tell_bbr(p, now, event);
         }
@@ -32,11 +32,11 @@ impl<E: Env> Conn<E> {
         let limited = paced.delivery.is_app_limited();
         let Some(bbr) = &mut paced.bbr else { return };
         match event {
-            Event::Loss { .. } => bbr.on_trouble(self.cc.window_mut(), false),
-            Event::Timeout { .. } => bbr.on_trouble(self.cc.window_mut(), true),
-            Event::Marked { .. } => bbr.on_marked(self.cc.window_mut(), delivered),
-            Event::Undone => bbr.on_undone(self.cc.window_mut(), delivered),
-            Event::Idle { .. } => bbr.on_restart(self.cc.window_mut(), limited, now, &mut p.rng, delivered),
+            Event::Loss { .. } => bbr.on_trouble(&mut self.cc, false),
+            Event::Timeout { .. } => bbr.on_trouble(&mut self.cc, true),
+            Event::Marked { .. } => bbr.on_marked(&self.cc, delivered),
+            Event::Undone => bbr.on_undone(&mut self.cc, delivered),
+            Event::Idle { .. } => bbr.on_restart(&mut self.cc, limited, now, &mut p.rng, delivered),
             // It sees by itself when recovery is over, also after a timeout.
             Event::Recovered { .. } => {}
         }
@@ -44,7 +44,7 @@ impl<E: Env> Conn<E> {
 
     /// A loss or a timeout was none: congestion control goes on from how things stood `before` it.
     pub(super) fn undo_congestion(&mut self, p: &mut Pools<E>, now: Instant, before: &Cc) {
-        self.cc.restore(before);
+        self.step_congestion(p, |cc| cc.restore(before));
         if self.marks.has(Marks::PACED) {
             self.tell_bbr(p, now, Event::Undone);
         }
@@ -69,13 +69,12 @@ impl<E: Env> Conn<E> {
         let kind = if refused && kind == Congestion::Bbr { Congestion::Cubic } else { kind };
         // The owner, and who imports the connection, are told what it goes by.
         self.settings.set_congestion(kind);
-        self.cc.switch(kind);
         let srtt = self.rtt.srtt();
         if let Some(paced) = self.cc.paced().get_mut(&mut p.paced) {
             if kind != Congestion::Bbr {
                 paced.bbr = None;
             } else if paced.bbr.is_none() {
-                paced.bbr = Some(Bbr::new(self.cc.window_mut(), now, srtt, paced.delivery.delivered()));
+                paced.bbr = Some(Bbr::new(&self.cc, now, srtt, paced.delivery.delivered()));
             }
             paced.set_rate(limit, u32::from(self.mss));
         }
@@ -98,7 +97,7 @@ impl<E: Env> Conn<E> {
             && let Some(paced) = self.cc.paced().get_mut(&mut p.paced)
             && let Some(bbr) = &mut paced.bbr
         {
-            bbr.resume(self.cc.window_mut(), known, now);
+            bbr.resume(&self.cc, known, now);
         }
     }
 
@@ -134,27 +133,28 @@ impl<E: Env> Conn<E> {
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
         let sample = paced.delivery.on_ack(info.now, (una, board), lost, self.rtt.min().unwrap_or_default());
         let marked = core::mem::take(&mut paced.marked);
-        match &mut paced.bbr {
-            Some(bbr) => {
-                let input = Input {
-                    now: info.now,
-                    sample,
-                    delivered: paced.delivery.delivered(),
-                    in_flight,
-                    oldest: paced.delivery.oldest(),
-                    marked,
-                    in_recovery: self.recovery.phase() != Phase::Open,
-                    has_sack: self.marks.has(Marks::SACK),
-                };
-                bbr.on_ack(self.cc.window_mut(), &input, &mut p.rng);
-                if bbr.holds_back() {
-                    paced.delivery.app_limits(in_flight);
-                }
+        let by_window = paced.bbr.is_none();
+        if let Some(bbr) = &mut paced.bbr {
+            let input = Input {
+                now: info.now,
+                sample,
+                delivered: paced.delivery.delivered(),
+                in_flight,
+                oldest: paced.delivery.oldest(),
+                marked,
+                in_recovery: self.recovery.phase() != Phase::Open,
+                has_sack: self.marks.has(Marks::SACK),
+            };
+            bbr.on_ack(&mut self.cc, &input, &mut p.rng);
+            if bbr.holds_back() {
+                paced.delivery.app_limits(in_flight);
             }
-            None if may_grow => self.cc.on_ack(info, &self.rtt),
-            None => {}
         }
         paced.set_rate(limit, mss);
+        if by_window && may_grow {
+            let rtt = self.rtt;
+            self.step_congestion(p, |cc| cc.on_ack(info, &rtt));
+        }
     }
 
     /// The peer has told of so many marked packets of ours one by one. True: the algorithm weighs them, with the next ACK, and no cut is due.

@@ -1,13 +1,13 @@
 //! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
 //! acknowledging need comes next, and what is seldom needed last.
 
-use super::clock::{DueFar, DueTick, Ms, Tick, stamp};
+use super::clock::{DueFar, DueTick, Ms, Recent, Tick, stamp};
 use super::held::Held;
 use super::marks::Marks;
-use clearway_base::{Duration, Instant, Link, Place};
+use clearway_base::{Instant, Link, Place};
 use clearway_wire::Seq;
 
-use super::cc::Cc;
+use super::cc::Window;
 use super::loss::sent::Sent;
 use super::options::MIN_MSS;
 use super::rare_stats::RareStats;
@@ -34,7 +34,7 @@ pub(crate) struct Times {
     /// [`Timer::Keepalive`] or [`Timer::Orphan`].
     pub life: DueFar,
     /// When the segment that is being timed left.
-    pub timed: Instant,
+    pub timed: Recent,
     /// Since when something waits for an acknowledgement without any progress, data in flight or a window that does not open, while
     /// [`Marks::STUCK`] says so.
     pub stuck_since: Ms,
@@ -50,7 +50,9 @@ impl Times {
         let mut at = life.seen_from(f.now());
         f.instant(141, &mut at);
         *life = DueFar::at(at);
-        f.instant(142, timed);
+        let mut at = timed.seen_from(f.now());
+        f.instant(142, &mut at);
+        *timed = Recent::of(at);
         stuck_since.field(143, f);
         sent.field(144, f);
     }
@@ -91,10 +93,11 @@ pub(crate) struct Conn<E: Env> {
     pub data_heard: Ms,
     // ---- what acknowledging and sending touch
     pub route: RouteCache,
-    pub cc: Cc,
-    pub rtt: Rtt,
+    /// The congestion window; by which law it moves lies elsewhere ([`super::cold`]).
+    pub cc: Window,
     /// How recovery stands; where it is lies elsewhere ([`super::cold`]).
     pub recovery: Status,
+    pub rtt: Rtt,
     pub times: Times,
     pub snd_ahead: SndAhead,
     pub rcv_ahead: RcvAhead,
@@ -114,20 +117,20 @@ pub(crate) struct Conn<E: Env> {
     /// On the accept queue of its listener while pending; among the orphans.
     pub owner: Link,
     pub sent: Held<Sent>,
-    pub rare: Held<RareStats>,
     // ---- seldom
     /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener; of an orphan it says what [`Orphaned`] holds.
     pub token: u64,
-    pub settings: Settings,
-    pub failure: Option<Failure>,
-    pub iss: Seq,
-    pub irs: Seq,
+    pub rare: Held<RareStats>,
     /// What is added to our clock in timestamps so that nobody learns it (RFC 7323 5.4).
     pub ts_offset: u32,
     /// What the peer announced as its largest segment, without options.
     pub peer_mss: u16,
     /// What we announced.
     pub our_mss: u16,
+    pub settings: Settings,
+    pub failure: Option<Failure>,
+    pub iss: Seq,
+    pub irs: Seq,
 }
 
 /// Where its received and its written bytes wait.
@@ -176,13 +179,13 @@ impl<E: Env> Conn<E> {
             data_segs_in: 0,
             data_heard: Ms::of(now),
             route: RouteCache::default(),
-            cc: Cc::new(settings.congestion(), MIN_MSS, 1),
+            cc: Window::new(MIN_MSS, 1),
             rtt: Rtt::new(),
             recovery: Status::NEW,
             times: Times {
                 send: Instant::NEVER,
                 life: DueFar::NEVER,
-                timed: now,
+                timed: Recent::of(now),
                 stuck_since: Ms::of(now),
                 sent: Ms::of(now),
             },
@@ -338,7 +341,7 @@ impl<E: Env> Conn<E> {
     #[inline(always)]
     pub(crate) fn waits_since(&mut self, now: Instant) -> bool {
         self.times.stuck_since = Ms::of(now);
-        self.settings.user_timeout() != Duration::ZERO
+        self.settings.has_user_timeout()
     }
 
     /// Opened by a Fast Open cookie: the handshake is not complete, and yet data may leave (RFC 7413 4.2.2).

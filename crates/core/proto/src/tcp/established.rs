@@ -3,7 +3,7 @@
 use clearway_base::Instant;
 
 use super::ack;
-use super::cc::Cc;
+use super::cc::Window;
 use super::clock::Ms;
 use super::conn::Conn;
 use super::context::ConnCx;
@@ -41,14 +41,14 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         // RFC 6298 5.7, and RFC 5681 3.1: after a lost SYN the first window is one segment.
         c.rtt.on_syn_timed_out();
     } else if c.marks.has(Marks::TIMING) {
-        c.rtt.on_sample(cx.now.since(c.times.timed), 1, c.mss);
+        c.rtt.on_sample(c.times.timed.ago(cx.now), 1, c.mss);
     }
     c.marks.clear(Marks::TIMING.with(Marks::SYN_DUE));
     c.rtt.reset_backoff();
     c.snd.una = c.iss + 1;
     c.snd_ahead.small = c.snd.una;
     c.begin_recovery(cx.pools);
-    c.cc = Cc::new(c.settings.congestion(), c.mss, if again { 1 } else { cx.config.tcp.initial_window });
+    c.cc = Window::new(c.mss, if again { 1 } else { cx.config.tcp.initial_window });
     if cx.config.tcp.mtu_probing == MtuProbing::Always {
         c.search_from_base(cx.pools);
     }

@@ -7,7 +7,7 @@ use clearway_pkt::Buf;
 use clearway_wire::Seq;
 
 use super::Tcp;
-use super::cc::Known;
+use super::cc::{Cc, Known, Law};
 use super::clock::{DueTick, stamp};
 use super::cold::Cold;
 use super::conn::{Conn, Start};
@@ -392,7 +392,8 @@ impl<E: Env> Tcp<E> {
         if pools.tx.peek(&mut c.tx, 0, &mut written) != written.len() {
             return false;
         }
-        let mut options = ConnOptions::from(c.settings);
+        let Seldom { user_timeout, max_segment, .. } = c.suffered(pools).seldom;
+        let mut options = ConnOptions { user_timeout, max_segment, ..c.settings.into() };
         w.record(Kind::Connection, |w| {
             key_fields(&mut c.key, w);
             w.u64(6, &mut id);
@@ -408,7 +409,7 @@ impl<E: Env> Tcp<E> {
             if let Some(rare) = c.rare.get(&pools.rare_stats) {
                 let mut rare = rare.clone();
                 // What another law had is of no use to this one.
-                rare.undo = rare.undo.filter(|undo| undo.cc.kind() == c.cc.kind());
+                rare.undo = rare.undo.filter(|undo| undo.cc.kind() == c.settings.congestion());
                 let una = c.snd.una;
                 w.unless(
                     |w| RareStats::at(una).fields(w),
@@ -575,7 +576,7 @@ impl<E: Env> Tcp<E> {
             };
             Conn::fresh(now, &start, (rx, tx), LEAST_MSS)
         };
-        let index = match self.fill(r, &mut c, made) {
+        let index = match self.fill(r, &mut c, Seldom::of(&options), made) {
             Ok(()) => self.place(c)?,
             Err(why) => {
                 self.drop_filled(c);
@@ -590,7 +591,7 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Fills a new connection with what a record says, its bytes and maps too.
-    fn fill(&mut self, r: &mut Reader<'_>, c: &mut Conn<E>, made: &Imported) -> Result<(), Fault> {
+    fn fill(&mut self, r: &mut Reader<'_>, c: &mut Conn<E>, seldom: Seldom, made: &Imported) -> Result<(), Fault> {
         c.fields(r);
         let (mut spans, mut recent, mut sacked) = (Vec::new(), Vec::new(), Vec::new());
         r.spans(250, &mut spans);
@@ -600,15 +601,17 @@ impl<E: Env> Tcp<E> {
         r.bytes(300, &mut unread);
         r.bytes(301, &mut early);
         r.bytes(302, &mut written);
-        let undo = r.has(350).then_some(Undo { cc: c.cc, una: c.snd.una, bytes: 0, stamp: None });
+        let kind = c.settings.congestion();
+        let undo = r.has(350).then_some(Undo { cc: Cc::new(kind, c.mss, 1), una: c.snd.una, bytes: 0, stamp: None });
         let mut rare = RareStats::at(c.snd.una);
+        (rare.cold.law, rare.seldom) = (Law::new(kind), seldom);
         rare.cold.fields(r);
         rare.undo = undo;
         rare.search = r.has(421).then(|| MtuSearch::from_base(c.key.remote.is_v6(), u16::MAX));
         let outstanding = Span::new(c.snd.una, c.snd.nxt);
         let mut flights = Sent::new(outstanding, r.now(), Duration::ZERO);
         flights.fields(r);
-        let troubled = r.has(230) || c.needs(&rare.cold);
+        let troubled = r.has(230) || c.needs(&rare.cold) || rare.seldom != Seldom::NONE;
         let mut ecn = EcnState::new(Feedback::None);
         ecn.fields(r);
         rare.fields(r);

@@ -71,7 +71,7 @@ impl<T> Held<T> {
 }
 
 /// As [`Held`], in two bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held16(u16);
 
 impl Held16 {

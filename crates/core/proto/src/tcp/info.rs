@@ -83,7 +83,7 @@ impl<E: Env> Tcp<E> {
             last_data_received: c.data_heard.ago(now),
             last_ack_received: c.heard.ago(now),
             ecn: c.ecn(p).map_or(EcnInfo::default(), EcnState::info),
-            congestion: c.cc.kind(),
+            congestion: c.settings.congestion(),
             pacing_rate: c.pacing_rate(p),
             max_pacing_rate: rare.seldom.max_pacing_rate(),
             phase: match c.recovery.phase() {

@@ -4,7 +4,7 @@
 pub(super) mod fast_path;
 mod plan;
 
-use super::clock::Ms;
+use super::clock::{Ms, Recent};
 use super::marks::Marks;
 use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
@@ -190,7 +190,7 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
     }
     let flight = c.outstanding();
     if flight == 0 {
-        restart_if_idle(cx.now, c, cx.config);
+        restart_if_idle(cx.now, c, cx.pools, cx.config);
     }
     if !LAST
         && !early
@@ -290,20 +290,20 @@ fn pacing_budget<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>
 
 /// About to send with nothing in flight: after a pause the congestion window starts over.
 #[inline(always)]
-fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, config: &Config) {
+fn restart_if_idle<E: Env>(now: Instant, c: &mut Conn<E>, p: &mut Pools<E>, config: &Config) {
     let idle = c.times.sent.ago(now);
     // No timeout is shorter than that, so a shorter pause needs no further thought.
     if idle > config.tcp.rto_min {
-        restart(c, config, idle);
+        restart(c, p, config, idle);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn restart<E: Env>(c: &mut Conn<E>, config: &Config, idle: Duration) {
+fn restart<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, config: &Config, idle: Duration) {
     if config.tcp.slow_start_after_idle {
         let rto = c.rtt.rto(&config.tcp);
-        c.cc.on_event(Event::Idle { idle, rto });
+        c.step_congestion(p, |cc| cc.on_event(Event::Idle { idle, rto }));
     }
 }
 
@@ -845,7 +845,7 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
         marks.set(Marks::TIMING);
         if !before.has(Marks::TIMING) {
             c.timed_seq = end;
-            c.times.timed = now;
+            c.times.timed = Recent::of(now);
             c.delivered_then = c.snd.una;
         }
         if is_small {
@@ -929,7 +929,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     let EmitCx { now, pools: p, config, out } = cx;
     let now = *now;
     let answers = c.state == State::SynReceived;
-    let offer = options::ours(&config.tcp, c.our_mss, c.settings.max_segment);
+    let offer = options::ours(&config.tcp, c.our_mss, c.suffered(p).seldom.max_segment);
     let room = p.rx.room(&c.rx, config.tcp.max_receive_window);
     // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
     let asked = if answers || c.rare.is_none() { Flags::NONE } else { c.asks_for_ecn(p, c.recovery.tries) };
@@ -977,7 +977,7 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
         out.counters.tcp.retransmitted_segs += 1;
     } else if !c.marks.has(Marks::TIMING) {
         c.marks.set(Marks::TIMING);
-        c.times.timed = now;
+        c.times.timed = Recent::of(now);
         c.timed_seq = c.iss + 1;
     }
     if !c.times.send.is_set() {

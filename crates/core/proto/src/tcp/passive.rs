@@ -413,7 +413,7 @@ impl<E: Env> Tcp<E> {
             return None;
         };
         let link_mss = cx.link_mss(&start.key);
-        let our_mss = options::ours(&cx.config.tcp, link_mss, start.settings.max_segment).mss;
+        let our_mss = options::ours(&cx.config.tcp, link_mss, start.seldom.max_segment).mss;
         let our_mss = our_mss.unwrap_or(options::MIN_MSS);
         let handle = self.open.insert_with(|_| Conn::fresh(cx.now, start, (rx, tx), our_mss))?;
         if start.seldom != Seldom::NONE {

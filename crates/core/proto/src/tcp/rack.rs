@@ -5,7 +5,8 @@
 //! in flight. Without one, losses are told by counting (RFC 6675).
 
 use super::ack_info::AckInfo;
-use super::clock::Ms;
+use super::cc::Advice;
+use super::clock::{Ms, Recent};
 use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
@@ -30,7 +31,7 @@ impl<E: Env> Conn<E> {
         }
         if !self.marks.has(Marks::FLIGHTS) {
             // What leaves at one time needs no record yet.
-            let is_one = self.times_all_in_flight() && self.times.timed == now;
+            let is_one = self.times_all_in_flight() && self.times.timed == Recent::of(now);
             if is_one || !self.marks.has(Marks::SACK) {
                 return;
             }
@@ -53,8 +54,9 @@ impl<E: Env> Conn<E> {
 
     /// Takes the record, if there is a free one, for what is in flight. When that left is not always known: then it counts as later than it was.
     pub(super) fn take_sent(&mut self, p: &mut Pools<E>, now: Instant) {
-        let at = if self.times_all_in_flight() && self.times.sent == Ms::of(self.times.timed) {
-            self.times.timed
+        let timed = self.times.timed.seen_from(now);
+        let at = if self.times_all_in_flight() && self.times.sent == Ms::of(timed) {
+            timed
         } else {
             // The time is kept in whole milliseconds.
             let ago = self.times.sent.ago(now);
@@ -107,7 +109,7 @@ impl<E: Env> Conn<E> {
 
     /// An ACK in fast recovery says how much may leave (RFC 9937). `enters`: it began it; `newly_lost`: it told of more losses.
     pub(super) fn reduce(&mut self, p: &mut Pools<E>, ack: &AckInfo, enters: bool, newly_lost: bool) {
-        if !self.recovery.is_frozen() || !self.cc.advice().uses_prr {
+        if !self.recovery.is_frozen() || !Advice::of(self.settings.congestion()).uses_prr {
             return;
         }
         let mss = u32::from(self.mss);
@@ -141,7 +143,7 @@ impl<E: Env> Conn<E> {
 
     /// Recovery begins: what it does to the congestion window may have to be taken back.
     pub(super) fn remember_undo(&mut self, p: &mut Pools<E>) {
-        let (cc, una) = (self.cc, self.snd.una);
+        let (cc, una) = (self.congestion(p), self.snd.una);
         self.note_rare(p, |t| t.undo = Some(Undo { cc, una, bytes: 0, stamp: None }));
     }
 

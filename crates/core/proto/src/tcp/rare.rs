@@ -1,5 +1,6 @@
 //! How a connection comes at what lies where what is rare lies: recovery, maps, and what [`Cold`] holds.
 
+use super::cc::{Cc, Law};
 use super::cold::Cold;
 use super::conn::Conn;
 use super::context::Pools;
@@ -37,6 +38,36 @@ impl<E: Env> Conn<E> {
         result
     }
 
+    /// By which law the congestion window moves.
+    fn law(&self, cold: &Cold) -> Law {
+        let kind = self.settings.congestion();
+        if cold.law.kind() == kind { cold.law } else { Law::new(kind) }
+    }
+
+    /// Congestion control as a whole.
+    pub(crate) fn congestion(&self, p: &Pools<E>) -> Cc {
+        Cc::of(self.cc, self.law(&self.cold(p)))
+    }
+
+    /// Congestion control takes a step.
+    pub(crate) fn step_congestion(&mut self, p: &mut Pools<E>, step: impl FnOnce(&mut Cc)) {
+        let mut cc = self.congestion(p);
+        step(&mut cc);
+        let (window, law) = cc.parts();
+        self.cc = window;
+        if !self.rare.is_none() || law.is_needed() {
+            self.note_rare(p, |t| t.cold.law = law);
+        }
+    }
+
+    /// An ACK arrived outside of fast recovery while the congestion window was not in use.
+    #[cold]
+    pub(crate) fn pause_growth(&mut self, p: &mut Pools<E>) {
+        if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
+            rare.cold.law.pause();
+        }
+    }
+
     /// Our SYN is acknowledged: nothing is to be recovered.
     pub(crate) fn begin_recovery(&mut self, p: &mut Pools<E>) {
         let una = self.snd.una;
@@ -44,7 +75,7 @@ impl<E: Env> Conn<E> {
         self.recovery = Status::NEW;
         self.recovery.set_board(has_board);
         if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
-            rare.cold.points = Points::at(una);
+            (rare.cold.points, rare.cold.law) = (Points::at(una), Law::NONE);
         }
     }
 
@@ -116,6 +147,7 @@ impl<E: Env> Conn<E> {
         let recovers = Recovery::of(cold.points, self.recovery).is_needed(self.snd.una);
         Cold {
             points: if recovers { cold.points } else { none.points },
+            law: Some(self.law(cold)).filter(Law::is_needed).unwrap_or(Law::NONE),
             snd_urgent: if self.marks.has(Marks::SEND_URGENT) { cold.snd_urgent } else { none.snd_urgent },
             rcv_urgent: if self.settings.urgent_waits() { cold.rcv_urgent } else { none.rcv_urgent },
             ..*cold

@@ -26,8 +26,14 @@ impl<E: Env> Conn<E> {
     /// Its options with them.
     pub(super) fn with_seldom(&self, p: &Pools<E>, options: ConnOptions) -> ConnOptions {
         let seldom = &self.suffered(p).seldom;
-        let &Seldom { syn_retries, fin_wait_2, linear_timeouts, .. } = seldom;
-        ConnOptions { syn_retries, fin_wait_2, linear_timeouts, max_pacing_rate: seldom.max_pacing_rate(), ..options }
+        let &Seldom { syn_retries, user_timeout, max_segment, fin_wait_2, linear_timeouts, .. } = seldom;
+        let max_pacing_rate = seldom.max_pacing_rate();
+        ConnOptions { syn_retries, user_timeout, max_segment, fin_wait_2, linear_timeouts, max_pacing_rate, ..options }
+    }
+
+    /// How long something may wait without any progress; zero: for ever.
+    pub(super) fn user_timeout(&self, p: &Pools<E>) -> Duration {
+        if self.settings.has_user_timeout() { self.suffered(p).seldom.user_timeout } else { Duration::ZERO }
     }
 
     /// Retransmissions of our SYN.

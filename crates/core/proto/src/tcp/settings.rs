@@ -2,18 +2,15 @@
 
 use clearway_base::Duration;
 
-use super::clock::DueFar;
 use super::ecn::TOS_BITS;
 use super::sizes::{fixed_size, fixed_step};
 use crate::config::{Congestion, ConnOptions, EcnMode, Keepalive};
 
-/// [`ConnOptions`], with times in whole milliseconds (up to 49 days).
+/// Those of [`ConnOptions`] that many are given; the others are in [`super::seldom`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
-    keepalive_idle_ms: u32,
-    keepalive_interval_ms: u32,
-    user_timeout_ms: u32,
-    pub max_segment: u16,
+    keepalive_idle: KeptTime,
+    keepalive_interval: KeptTime,
     /// Fixed steps ([`super::right_size`]); 0: none.
     pub receive_buffer: u8,
     pub send_buffer: u8,
@@ -25,7 +22,8 @@ pub(crate) struct Settings {
 
 const NODELAY: u8 = 1;
 const CORK: u8 = 2;
-const KEEPALIVE: u8 = 4;
+/// There is a user timeout, in the record of what is rare.
+const USER_TIMEOUT: u8 = 4;
 /// Two bits say which congestion control, by its place among them; the higher one, that it goes by rates.
 const CONGESTION_SHIFT: u32 = 3;
 const CONGESTION: u8 = 3 << CONGESTION_SHIFT;
@@ -37,10 +35,30 @@ const MORE: u8 = 128;
 /// The peer announced urgent data that the owner has not read past. It is no option either.
 const URGENT_WAITS: u8 = 64;
 
-fn to_ms(d: Duration) -> u32 {
-    // A time that is not zero stays so: zero means something else.
-    let ms = d.as_millis().max(u64::from(d != Duration::ZERO));
-    u32::try_from(ms).unwrap_or(u32::MAX)
+/// A time in two bytes: whole milliseconds up to 32 767, beyond that whole seconds, as many at most (which is what Linux takes). What lies between is kept longer, and what
+/// is beyond is kept as the longest. Zero: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct KeptTime(u16);
+
+impl KeptTime {
+    const NONE: KeptTime = KeptTime(0);
+    /// The bit that says that it is seconds.
+    const SECONDS: u16 = 1 << 15;
+    const MOST: u64 = KeptTime::SECONDS as u64 - 1;
+
+    /// A time that is shorter than a millisecond is one: zero means something else.
+    fn of(time: Duration) -> KeptTime {
+        let ms = time.as_millis().max(1);
+        if ms <= KeptTime::MOST {
+            return KeptTime(ms as u16);
+        }
+        KeptTime(ms.div_ceil(1000).min(KeptTime::MOST) as u16 | KeptTime::SECONDS)
+    }
+
+    fn time(self) -> Duration {
+        let number = u64::from(self.0 & !KeptTime::SECONDS);
+        if self.0 & KeptTime::SECONDS == 0 { Duration::from_millis(number) } else { Duration::from_secs(number) }
+    }
 }
 
 const fn congestion_bits(congestion: Congestion) -> u8 {
@@ -52,16 +70,14 @@ impl From<ConnOptions> for Settings {
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
         let keepalive = o.keepalive.unwrap_or_default();
         Settings {
-            keepalive_idle_ms: to_ms(keepalive.idle.min(DueFar::FAR)),
-            keepalive_interval_ms: to_ms(keepalive.interval.min(DueFar::FAR)),
-            user_timeout_ms: to_ms(o.user_timeout),
-            max_segment: o.max_segment,
+            keepalive_idle: o.keepalive.map_or(KeptTime::NONE, |k| KeptTime::of(k.idle)),
+            keepalive_interval: KeptTime::of(keepalive.interval),
             receive_buffer: fixed_step(o.receive_buffer),
             send_buffer: fixed_step(o.send_buffer),
             keepalive_count: keepalive.count,
             bits: bit(o.nodelay, NODELAY)
                 | bit(o.cork, CORK)
-                | bit(o.keepalive.is_some(), KEEPALIVE)
+                | bit(o.user_timeout != Duration::ZERO, USER_TIMEOUT)
                 | congestion_bits(o.congestion),
             tos: o.tos & !TOS_BITS,
             ttl: o.ttl,
@@ -75,8 +91,6 @@ impl From<Settings> for ConnOptions {
             nodelay: s.nodelay(),
             cork: s.cork(),
             keepalive: s.keepalive(),
-            user_timeout: s.user_timeout(),
-            max_segment: s.max_segment,
             receive_buffer: fixed_size(s.receive_buffer),
             send_buffer: fixed_size(s.send_buffer),
             congestion: s.congestion(),
@@ -85,6 +99,8 @@ impl From<Settings> for ConnOptions {
             // Whoever wants it otherwise is refused.
             urgent_inline: true,
             // These are in the record of what is rare (`super::seldom`).
+            user_timeout: Duration::ZERO,
+            max_segment: 0,
             syn_retries: 0,
             fin_wait_2: None,
             linear_timeouts: false,
@@ -154,17 +170,17 @@ impl Settings {
     }
 
     pub(crate) fn keepalive(&self) -> Option<Keepalive> {
-        (self.bits & KEEPALIVE != 0).then(|| Keepalive {
-            idle: Duration::from_millis(self.keepalive_idle_ms.into()),
-            interval: Duration::from_millis(self.keepalive_interval_ms.into()),
+        (self.keepalive_idle != KeptTime::NONE).then(|| Keepalive {
+            idle: self.keepalive_idle.time(),
+            interval: self.keepalive_interval.time(),
             count: self.keepalive_count,
         })
     }
 
-    /// Zero: none.
+    /// Whether there is a user timeout.
     #[inline]
-    pub(crate) fn user_timeout(&self) -> Duration {
-        Duration::from_millis(self.user_timeout_ms.into())
+    pub(crate) fn has_user_timeout(&self) -> bool {
+        self.bits & USER_TIMEOUT != 0
     }
 }
 
@@ -178,8 +194,8 @@ mod tests {
             nodelay: true,
             cork: true,
             keepalive: Some(Keepalive { idle: Duration::from_secs(7), interval: Duration::from_millis(250), count: 3 }),
-            user_timeout: Duration::from_secs(90),
-            max_segment: 1234,
+            user_timeout: Duration::ZERO,
+            max_segment: 0,
             receive_buffer: 80 * 1024,
             send_buffer: 1 << 20,
             congestion: Congestion::Reno,
@@ -199,10 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_too_short_or_too_long_to_be_said_is_not_zero() {
-        let s = Settings::from(ConnOptions { user_timeout: Duration::from_nanos(5), ..ConnOptions::default() });
-        assert_eq!(s.user_timeout(), Duration::from_millis(1));
-        let s = Settings::from(ConnOptions { user_timeout: Duration::MAX, ..ConnOptions::default() });
-        assert_eq!(s.user_timeout(), Duration::from_millis(u32::MAX.into()));
+    fn a_keepalive_time_is_kept_to_the_millisecond_or_the_second() {
+        let kept = |ms| KeptTime::of(Duration::from_millis(ms)).time().as_millis();
+        for ms in [1, 250, 32_767, 33_000, 7_200_000, 32_767_000] {
+            assert_eq!(kept(ms), ms);
+        }
+        assert_eq!((kept(32_768), kept(45_123), kept(u64::MAX)), (33_000, 46_000, 32_767_000));
+        assert_eq!(KeptTime::of(Duration::from_nanos(5)).time(), Duration::from_millis(1));
     }
 }

@@ -22,7 +22,7 @@ use crate::ports::Ports;
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::ListenTable;
 
-use super::clock::DueFar;
+use super::clock::{DueFar, Recent};
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
@@ -105,6 +105,7 @@ pub(crate) struct Tcp<E: Env> {
 fn bounded<B: Buf>(config: &mut Config, rx: &impl RxStore<B>) -> u16 {
     config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
     config.tcp.rto_min = config.tcp.rto_min.max(rtt::GRANULARITY);
+    config.tcp.rto_max = config.tcp.rto_max.min(Recent::FAR);
     for life in [&mut config.tcp.orphan, &mut config.tcp.fin_wait_2] {
         *life = (*life).min(DueFar::FAR);
     }
@@ -393,7 +394,7 @@ impl<E: Env> Tcp<E> {
     pub(super) fn settle_received(&mut self, config: &Config, counters: &mut Counters, index: u32) {
         if self.is_far()
             && let Some(c) = self.open.by_index_mut(index)
-            && c.waits_only_to_ack(self.now)
+            && c.waits_only_to_ack(self.now, &self.pools)
         {
             c.marks.clear(Marks::REARM);
             c.wants_turn();
@@ -416,7 +417,7 @@ impl<E: Env> Tcp<E> {
         debug_assert!(!c.marks.has(Marks::DETACHED) || !c.marks.has(Marks::EMIT));
         if c.marks.has(Marks::REARM) {
             c.marks.clear(Marks::REARM);
-            let due = timers::earliest(now, c);
+            let due = timers::earliest(now, c, &self.pools);
             c.is_watched(now, due);
             self.wheel.arm_if_earlier(index, due);
         }

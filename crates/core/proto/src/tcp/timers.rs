@@ -7,7 +7,7 @@ use clearway_base::{Duration, Instant};
 use super::ack;
 use super::cc::Event;
 use super::conn::Conn;
-use super::context::{ConnCx, Cx};
+use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::probe;
 use super::recovery::Phase;
@@ -23,31 +23,30 @@ const ORPHAN_PROGRESS: u32 = 4096;
 
 /// The earliest instant at which something is to be done.
 #[inline]
-pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
-    c.deadline(Timer::DelayedAck, now).min(earliest_but_delack(now, c))
+pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>, p: &Pools<E>) -> Instant {
+    c.deadline(Timer::DelayedAck, now).min(earliest_but_delack(now, c, p))
 }
 
 /// The same, without the ACK that may wait.
 #[inline]
-pub(crate) fn earliest_but_delack<E: Env>(now: Instant, c: &Conn<E>) -> Instant {
-    [Timer::Keepalive, Timer::UserTimeout]
-        .into_iter()
-        .fold(c.deadline(Timer::Retransmit, now), |first, timer| first.min(c.deadline(timer, now)))
+pub(crate) fn earliest_but_delack<E: Env>(now: Instant, c: &Conn<E>, p: &Pools<E>) -> Instant {
+    let armed = c.deadline(Timer::Retransmit, now).min(c.deadline(Timer::Keepalive, now));
+    if c.settings.has_user_timeout() { armed.min(c.user_deadline(now, p)) } else { armed }
 }
 
 impl<E: Env> Conn<E> {
     /// Whether the ACK that waits is all that the wheel has to be told of.
     #[inline]
-    pub(crate) fn waits_only_to_ack(&self, now: Instant) -> bool {
-        let other = earliest_but_delack(now, self);
+    pub(crate) fn waits_only_to_ack(&self, now: Instant, p: &Pools<E>) -> bool {
+        let other = earliest_but_delack(now, self, p);
         let is_known = !other.is_set() || self.is_watched_before(other);
         is_known && self.delack.is_set() && self.marks.has(Marks::REARM)
     }
 
     /// When the user timeout ends a connection that makes no progress.
-    #[inline]
-    pub(super) fn user_deadline(&self, now: Instant) -> Instant {
-        let most = self.settings.user_timeout();
+    #[cold]
+    fn user_deadline(&self, now: Instant, p: &Pools<E>) -> Instant {
+        let most = self.user_timeout(p);
         if most == Duration::ZERO || !self.marks.has(Marks::STUCK) {
             return Instant::NEVER;
         }
@@ -58,7 +57,11 @@ impl<E: Env> Conn<E> {
 /// The wheel says that something may be due: all timers that are fire, the one that may end the connection before those that send.
 pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     for timer in [Timer::DelayedAck, Timer::UserTimeout, c.sending_timer(), c.life_timer()] {
-        if c.deadline(timer, cx.now) <= cx.now && !c.marks.has(Marks::GONE) {
+        let due = match timer {
+            Timer::UserTimeout => c.user_deadline(cx.now, cx.pools),
+            timer => c.deadline(timer, cx.now),
+        };
+        if due <= cx.now && !c.marks.has(Marks::GONE) {
             fire(timer, c, cx);
         }
     }
@@ -163,7 +166,7 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
 
 /// Whether enough was tried (RFC 9293 3.8.3, R2). A user timeout counts instead of the number when there is one.
 fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
-    if c.settings.user_timeout() != Duration::ZERO {
+    if c.settings.has_user_timeout() {
         return false;
     }
     let most = cx.config.tcp.retries;

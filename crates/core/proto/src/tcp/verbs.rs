@@ -5,6 +5,7 @@ use super::marks::Marks;
 use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
 use clearway_wire::{Addr, Endpoint, Segment};
 
+use super::cc::Law;
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::deadlines::Timer;
@@ -633,8 +634,12 @@ impl<E: Env> Tcp<E> {
         if c.may_be_paced() {
             let refused = c.choose_congestion(pools, now, options.congestion);
             counters.tcp.paced_refused += u64::from(refused);
-        } else {
-            c.cc.switch(options.congestion);
+        }
+        if c.settings.congestion() != before.congestion()
+            && let Some(rare) = c.rare.get_mut(&mut pools.rare_stats)
+        {
+            // Another algorithm takes over the window as it is, and knows nothing from before.
+            rare.cold.law = Law::NONE;
         }
         if c.settings.receive_buffer != before.receive_buffer && c.state.is_synchronized() {
             // What was promised stays so: a smaller one holds from what is promised next.

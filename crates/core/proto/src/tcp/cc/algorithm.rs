@@ -43,6 +43,17 @@ pub(crate) enum Event {
     },
 }
 
+impl Event {
+    /// What had been acknowledged towards the next step of growth does not count any more.
+    pub(super) fn ends_growth(&self) -> bool {
+        match *self {
+            Event::Loss { .. } | Event::Marked { .. } | Event::Timeout { .. } => true,
+            Event::Idle { idle, rto } => idle > rto,
+            Event::Recovered { .. } | Event::Undone => false,
+        }
+    }
+}
+
 /// What it says of sending, beside the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Advice {

@@ -27,8 +27,10 @@ const TICK_SHIFT: u32 = 20;
 const FARTHEST_MS: i64 = 1 << 20;
 
 /// CUBIC's state beyond the window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cubic {
+    /// Acknowledged bytes that wait until they are worth a segment's growth of W_est.
+    credit: u32,
     /// W_max in bytes: where the curve is flat.
     w_max: u32,
     /// cwnd_prior in bytes: the window before the last loss.
@@ -47,7 +49,7 @@ pub(crate) struct Cubic {
 
 impl Cubic {
     pub(super) fn new() -> Cubic {
-        Cubic { w_max: 0, prior: 0, w_est: 0, k_ms: 0, epoch: 0, rest: 0, running: false }
+        Cubic { credit: 0, w_max: 0, prior: 0, w_est: 0, k_ms: 0, epoch: 0, rest: 0, running: false }
     }
 
     /// One ACK in congestion avoidance (4.2–4.5).
@@ -77,7 +79,7 @@ impl Cubic {
         self.running = true;
         self.epoch = ticks(now);
         self.rest = 0;
-        w.credit = 0;
+        self.credit = 0;
         self.w_est = w.cwnd;
         if w.cwnd < self.w_max {
             self.k_ms = k_ms(self.w_max - w.cwnd, w.mss);
@@ -92,9 +94,9 @@ impl Cubic {
     fn estimate(&mut self, w: &mut Window, acked: u32) {
         // alpha = 3 (1 - beta) / (1 + beta) = 9/17 for beta = 0.7, and 1 from the old window on.
         let worth = if self.w_est < self.prior { u64::from(acked) * 9 / 17 } else { u64::from(acked) };
-        w.credit = w.credit.saturating_add(worth as u32);
-        if w.credit >= w.cwnd {
-            w.credit -= w.cwnd;
+        self.credit = self.credit.saturating_add(worth as u32);
+        if self.credit >= w.cwnd {
+            self.credit -= w.cwnd;
             self.w_est = self.w_est.saturating_add(w.mss());
         }
     }
@@ -131,6 +133,9 @@ impl Algorithm for Cubic {
     }
 
     fn on_event(&mut self, w: &mut Window, event: &Event) {
+        if event.ends_growth() {
+            self.credit = 0;
+        }
         match *event {
             Event::Loss { flight } => {
                 self.remember(w);
@@ -207,7 +212,9 @@ fn cube_root(n: u64) -> u32 {
 impl Cubic {
     /// Its part of a record ([`crate::export`]).
     pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Cubic { w_max, prior, w_est, k_ms, epoch, rest, running } = self;
+        let Cubic { credit, w_max, prior, w_est, k_ms, epoch, rest, running } = self;
+        f.u32(from + 2, credit);
+        let from = from + 20;
         let now = ticks(f.now());
         let mut age = now.wrapping_sub(*epoch);
         f.u32(from, w_max);

@@ -2,11 +2,26 @@
 
 use super::algorithm::{Advice, Algorithm, Event};
 use super::window::{MAX_CWND, Window};
+use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
 
-/// Reno's state is the window alone.
-pub(super) struct Reno;
+/// Reno's state beyond the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reno {
+    /// Acknowledged bytes that wait until they are worth a segment's growth.
+    credit: u32,
+}
+
+impl Reno {
+    pub(super) const NEW: Reno = Reno { credit: 0 };
+
+    /// Its part of a record ([`crate::export`]).
+    pub(super) fn fields(&mut self, tag: u16, f: &mut impl Fields) {
+        let Reno { credit } = self;
+        f.u32(tag, credit);
+    }
+}
 
 impl Algorithm for Reno {
     fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, _: &Rtt) {
@@ -21,14 +36,17 @@ impl Algorithm for Reno {
             return;
         }
         // RFC 3465 2.1: a window's worth of acknowledged bytes is worth one segment.
-        w.credit = w.credit.saturating_add(acked.min(w.cwnd));
-        if w.credit >= w.cwnd {
-            w.credit -= w.cwnd;
+        self.credit = self.credit.saturating_add(acked.min(w.cwnd));
+        if self.credit >= w.cwnd {
+            self.credit -= w.cwnd;
             w.cwnd = (w.cwnd + w.mss()).min(MAX_CWND);
         }
     }
 
     fn on_event(&mut self, w: &mut Window, event: &Event) {
+        if event.ends_growth() {
+            self.credit = 0;
+        }
         match *event {
             // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
             Event::Loss { flight } => w.cut_to(flight / 2),

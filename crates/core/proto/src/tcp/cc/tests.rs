@@ -2,7 +2,7 @@ use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 use proptest::prelude::*;
 
-use super::{Cc, Event, MAX_CWND};
+use super::{Cc, Event, Law, MAX_CWND};
 use crate::config::Congestion;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
@@ -261,9 +261,9 @@ fn another_segment_size_keeps_the_bytes_but_leaves_room_for_one_segment() {
 #[test]
 fn switching_keeps_window_and_threshold() {
     let mut cc = avoiding(Congestion::Reno, 20 * MSS);
-    cc.switch(Congestion::Cubic);
+    cc = Cc::of(cc.parts().0, Law::new(Congestion::Cubic));
     assert_eq!((cc.kind(), cc.cwnd(), cc.ssthresh()), (Congestion::Cubic, 20 * MSS, 20 * MSS));
-    cc.switch(Congestion::Reno);
+    cc = Cc::of(cc.parts().0, Law::new(Congestion::Reno));
     assert_eq!(cc.kind(), Congestion::Reno);
 }
 
@@ -324,8 +324,7 @@ fn algorithms_that_know_no_rate_ask_for_proportional_rate_reduction() {
 #[test]
 fn a_loss_that_was_none_does_not_bring_an_algorithm_back_that_the_owner_has_left() {
     let before = Cc::new(Congestion::Bbr, MSS as u16, 10);
-    let mut cc = before;
-    cc.switch(Congestion::Cubic);
+    let mut cc = Cc::of(before.parts().0, Law::new(Congestion::Cubic));
     cc.on_event(Event::Loss { flight: cc.cwnd() });
     cc.restore(&before);
     assert_eq!((cc.kind(), cc.cwnd()), (Congestion::Cubic, before.cwnd()));

@@ -1,6 +1,6 @@
 //! What all congestion controls keep: the window.
 
-use clearway_wire::Seq;
+use clearway_wire::{Ecn, Seq};
 
 use crate::export::Fields;
 use crate::tcp::held::Held16;
@@ -15,14 +15,12 @@ const IW_SEGMENT: u32 = 1460;
 pub(super) const ACK_LIMIT: u8 = 2;
 
 /// What all algorithms keep: the window, and how much of it was in use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
     /// Bytes that may be in flight.
     pub(super) cwnd: u32,
     /// Above it, growth is slow.
     pub(super) ssthresh: u32,
-    /// Acknowledged bytes that wait until they are worth a segment's growth.
-    pub(super) credit: u32,
     /// The most that was in flight in this round trip, which lasts until `used_until` is acknowledged.
     pub(super) used: u32,
     pub(super) used_until: Seq,
@@ -40,11 +38,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(mss: u16, iw: u8) -> Window {
+    /// For a connection that has just been established, with payloads of at most `mss` bytes and `iw` segments of initial window.
+    pub(crate) fn new(mss: u16, iw: u8) -> Window {
         let mut w = Window {
             cwnd: 0,
             ssthresh: u32::MAX,
-            credit: 0,
             used: 0,
             used_until: Seq(0),
             mss: mss.max(1),
@@ -85,8 +83,9 @@ impl Window {
         counted - step
     }
 
+    /// New data left; `una` and `nxt` as they are after it. A burst may be told as one.
     #[inline(always)]
-    pub(super) fn on_sent(&mut self, una: Seq, nxt: Seq) {
+    pub(crate) fn on_sent(&mut self, una: Seq, nxt: Seq) {
         let flight = nxt.since(una);
         let full = flight.saturating_add(self.mss()) > self.cwnd;
         // The fullest moment of a round trip speaks for it: the ACKs of one burst arrive while the flight shrinks.
@@ -97,15 +96,16 @@ impl Window {
         }
     }
 
-    /// In slow start half a window in use is enough, because the window doubles in a round trip.
-    pub(super) fn is_limited(&self) -> bool {
+    /// Whether the window was what held the sender back in this round trip: what belongs into [`super::AckInfo::cwnd_limited`]. In slow start half a window in use is
+    /// enough, because the window doubles in a round trip.
+    #[inline(always)]
+    pub(crate) fn is_limited(&self) -> bool {
         self.full || (self.in_slow_start() && self.cwnd / 2 < self.used)
     }
 
     /// ssthresh comes down to `part` of the flight (RFC 5681 equation 4: never below two segments).
     pub(super) fn cut(&mut self, part: u32) {
         self.ssthresh = part.max(2 * self.mss());
-        self.credit = 0;
     }
 
     /// ssthresh comes down to `part` of the flight, and the window to ssthresh.
@@ -114,20 +114,58 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
+    /// Bytes that may be in flight.
+    #[inline]
+    pub(crate) fn cwnd(&self) -> u32 {
+        self.cwnd
+    }
+
+    /// The slow-start threshold; `u32::MAX` before the first loss.
+    pub(crate) fn ssthresh(&self) -> u32 {
+        self.ssthresh
+    }
+
+    /// What ECN-capable packets carry.
+    pub(crate) fn ect(&self) -> Ecn {
+        Ecn::Ect0
+    }
+
+    /// The path takes segments of another size. The window stays as many bytes, but never less than one segment.
+    pub(crate) fn set_mss(&mut self, mss: u16) {
+        self.mss = mss.max(1);
+        self.cwnd = self.cwnd.max(self.mss());
+        self.ssthresh = self.ssthresh.max(2 * self.mss());
+    }
+
+    /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them answer a whole piece with one ACK.
+    /// Slow start may then grow by that much for one ACK, instead of by two segments: as much as we sent as one.
+    pub(crate) fn set_burst(&mut self, bytes: u32) {
+        self.ack_limit = u8::try_from(bytes / self.mss()).unwrap_or(u8::MAX).max(ACK_LIMIT);
+    }
+
+    /// Where the state of an algorithm lies that goes by rates, and what paces.
+    #[inline]
+    pub(crate) fn paced(&self) -> Held16 {
+        self.paced
+    }
+
+    /// It lies there from now on.
+    pub(crate) fn set_paced(&mut self, paced: Held16) {
+        self.paced = paced;
+    }
+
     pub(super) fn collapse(&mut self) {
         self.cwnd = self.mss();
-        self.credit = 0;
         self.after_rto = true;
     }
 }
 
 impl Window {
     /// Its part of a record ([`crate::export`]), in the numbers from `from` on.
-    pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Window { cwnd, ssthresh, credit, used, used_until, mss, paced: _, iw, ack_limit, full, after_rto } = self;
+    pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
+        let Window { cwnd, ssthresh, used, used_until, mss, paced: _, iw, ack_limit, full, after_rto } = self;
         f.u32(from, cwnd);
         f.u32(from + 1, ssthresh);
-        f.u32(from + 2, credit);
         f.u32(from + 3, used);
         f.seq(from + 4, used_until);
         f.u16(from + 5, mss);

@@ -61,7 +61,7 @@ fn emit_lone<E: Env, S: Sink, const STAMPED: bool, const BEHIND: bool>(
     let now = cx.now;
     let path = quick_way(cx.out.ip, now, &c.route)?;
     if !BEHIND || flight == 0 {
-        restart_if_idle(now, c, cx.config);
+        restart_if_idle(now, c, cx.pools, cx.config);
     }
     if !fits_windows(c, flight + len) {
         return None;

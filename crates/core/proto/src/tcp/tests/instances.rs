@@ -28,7 +28,7 @@ fn picture(c: &Conn<TestEnv>, p: &Pools<TestEnv>) -> std::string::String {
         c.delack,
         c.data_segs_in,
         c.data_heard,
-        c.cc,
+        c.congestion(p),
         c.rtt,
         c.recovery(p),
         c.times,

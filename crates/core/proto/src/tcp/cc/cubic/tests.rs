@@ -82,7 +82,7 @@ fn after_loss(window: u32) -> Cc {
 fn inside(cc: &Cc) -> &Cubic {
     match &cc.law {
         Law::Cubic(c) => c,
-        Law::Reno | Law::Bbr => unreachable!(),
+        Law::Reno(_) | Law::Bbr => unreachable!(),
     }
 }
 
