@@ -76,9 +76,27 @@ pub struct TcpConfig {
     pub when_full: WhenFull,
     /// Whether it is found out what paths carry where ICMP does not say (RFC 4821).
     pub mtu_probing: MtuProbing,
+    /// Who may use Fast Open.
+    pub fast_open: FastOpenMode,
     /// Keys of the cookies that listeners give and take (RFC 7413 4.1.2): the present one, and the one before, whose cookies are still taken while there is one.
     /// Without a present one it is derived from [`Config::secret`].
     pub fast_open_keys: [Option<[u8; 16]>; 2],
+}
+
+/// Who may use Fast Open (RFC 7413), when they ask for it: the first two bits of Linux's `tcp_fastopen`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FastOpenMode {
+    /// Connections that we begin: 1 there.
+    pub client: bool,
+    /// Listeners: 2 there.
+    pub server: bool,
+}
+
+impl Default for FastOpenMode {
+    /// As on Linux: clients.
+    fn default() -> FastOpenMode {
+        FastOpenMode { client: true, server: false }
+    }
 }
 
 /// When a connection looks for the longest packet that its path carries (`tcp_mtu_probing` of Linux: 0, 1, 2).
@@ -310,6 +328,7 @@ impl Default for TcpConfig {
             quantum: 256 * 1024,
             when_full: WhenFull::MakeRoom,
             mtu_probing: MtuProbing::BlackHoles,
+            fast_open: FastOpenMode::default(),
             fast_open_keys: [None; 2],
         }
     }

@@ -34,7 +34,7 @@ mod udp;
 mod testing;
 
 pub use bind::{BindSpec, Sharing};
-pub use config::{Config, Congestion, ConnOptions, EcnMode, Keepalive, MtuProbing, TcpConfig, WhenFull};
+pub use config::{Config, Congestion, ConnOptions, EcnMode, FastOpenMode, Keepalive, MtuProbing, TcpConfig, WhenFull};
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
 pub use event::{ConnEvents, Event, UdpEvents};

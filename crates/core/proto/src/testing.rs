@@ -123,6 +123,7 @@ pub(crate) fn config() -> Config {
     config.limits.half_open = 64;
     config.limits.time_wait = 64;
     config.limits.fragments = 16;
+    config.tcp.fast_open.server = true;
     config
 }
 

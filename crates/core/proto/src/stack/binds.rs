@@ -82,8 +82,10 @@ impl<E: Env> Stack<E> {
     }
 
     /// Up to `pending` connections of a listener may be there whose data came with a SYN and whose handshakes are not complete (Fast Open, RFC 7413; TCP_FASTOPEN of
-    /// Linux). Who asks for a cookie is given one. 0 ends that. The data of such a SYN may come twice, so only who can bear that asks for it (RFC 7413 2.1).
+    /// Linux). Who asks for a cookie is given one. 0 ends that. The data of such a SYN may come twice, so only who can bear that asks for it (RFC 7413 2.1). Where
+    /// [`TcpConfig::fast_open`](crate::TcpConfig) does not let listeners, nothing comes of it.
     pub fn set_fast_open(&mut self, listener: ListenerId, pending: u32) {
+        let pending = if self.config.tcp.fast_open.server { pending } else { 0 };
         if let Some(listener) = self.tcp.listeners.get_mut(listener) {
             listener.fast_open = pending;
         }
@@ -96,8 +98,15 @@ impl<E: Env> Stack<E> {
     /// As [`Stack::connect`].
     pub fn connect_fast_open(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
         let conn = self.connect(now, spec)?;
-        self.tcp.asks_fast_open(conn);
+        self.begin_fast_open(now, conn, false);
         Ok(conn)
+    }
+
+    /// The same for a connection that was begun by [`Stack::connect_bound`], say, and of which nothing has left. With `waits`, and where data may leave with the SYN,
+    /// that leaves when the first bytes are written (TCP_FASTOPEN_CONNECT of Linux): true then. Where [`TcpConfig::fast_open`](crate::TcpConfig) does not let
+    /// clients, nothing comes of it.
+    pub fn begin_fast_open(&mut self, now: Instant, conn: ConnId, waits: bool) -> bool {
+        self.config.tcp.fast_open.client && self.tcp.asks_fast_open(now, conn, waits)
     }
 
     /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.

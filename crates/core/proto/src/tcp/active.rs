@@ -8,6 +8,7 @@ use super::conn::Conn;
 use super::context::{Arrival, ConnCx};
 use super::established::established;
 use super::options::{self, Offered};
+use super::rare_stats::EarlySyn;
 use super::state::Cause;
 use super::{ack, open, payload};
 use crate::counters::Drop;
@@ -54,7 +55,7 @@ pub(crate) fn on_segment<E: Env>(
             c.hears_syn_ack(cx.pools, &mut cx.stack.counters.tcp, (seg, arrival.mark));
         }
         established(c, cx);
-        if c.suffered(cx.pools).fast_open {
+        if c.suffered(cx.pools).fast_open != EarlySyn::Plain {
             fast_open_answered(c, cx, seg);
         }
         if c.rtt.syn_repeated {

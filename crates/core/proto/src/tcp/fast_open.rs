@@ -105,6 +105,11 @@ impl FastOpen {
         Some((peer.cookie, peer.mss))
     }
 
+    /// Whether data may leave with a SYN to `remote`: its owner gave us a cookie, and the path does not swallow such SYNs.
+    pub(crate) fn knows(&mut self, now: Instant, local: Addr, remote: Addr) -> bool {
+        self.peer(local, remote).is_some_and(|peer| peer.not_before <= now && !peer.cookie.is_request())
+    }
+
     /// A SYN with the option was answered; with a new cookie, perhaps.
     pub(crate) fn answered(&mut self, now: Instant, key: &FlowKey, cookie: Option<FastOpenCookie>, mss: u16) {
         match cookie.filter(|cookie| !cookie.is_request()) {

@@ -21,6 +21,7 @@ use super::context::Pools;
 use super::deadlines::Timer;
 use super::ecn::Leaving;
 use super::fast_open;
+use super::rare_stats::EarlySyn;
 use super::options;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
@@ -72,6 +73,10 @@ pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_,
     let result = if c.marks.has(Marks::RST_DUE) {
         emit_last(c, cx)
     } else if c.marks.has(Marks::SYN_DUE) && matches!(c.state, State::SynSent | State::SynReceived) {
+        if syn_waits_for_data(c, cx.pools) {
+            // Whoever writes asks for a turn.
+            return Turn::Done;
+        }
         // A connection that a Fast Open cookie has opened may answer at once.
         emit_syn(c, cx).map(|()| if c.is_early() && ack::has_unsent(c, cx.pools) { Turn::More } else { Turn::Done })
     } else {
@@ -987,6 +992,15 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     Ok(())
 }
 
+/// Whether our SYN, which is due, leaves only with the first bytes that are written.
+fn syn_waits_for_data<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
+    !c.rare.is_none()
+        && c.state == State::SynSent
+        && c.suffered(p).fast_open == EarlySyn::WaitsForData
+        && !c.marks.has(Marks::SHUT)
+        && p.tx.len(&c.tx) == 0
+}
+
 /// What our first SYN, or SYN-ACK, says of Fast Open, and the largest segment that the peer takes. A SYN that is sent again says nothing: the option or the data
 /// may be what was not let through (RFC 7413 4.1.3).
 fn fast_open_option<E: Env>(
@@ -1000,7 +1014,7 @@ fn fast_open_option<E: Env>(
         let changes = config.tcp.fast_open_keys[1].is_some();
         return fast_open::fresh_cookie(config, &c.key).filter(|_| changes).map(|cookie| (cookie, 0));
     }
-    let asks = c.state == State::SynSent && c.recovery.tries == 0 && c.suffered(p).fast_open;
+    let asks = c.state == State::SynSent && c.recovery.tries == 0 && c.suffered(p).fast_open != EarlySyn::Plain;
     if asks { p.fast_open.say(now, c.key.local, c.key.remote) } else { None }
 }
 

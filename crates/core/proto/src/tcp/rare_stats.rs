@@ -76,8 +76,19 @@ pub(crate) struct RareStats {
     pub probe: Option<Probe>,
     /// What is agreed on and counted of ECN, or asked for by our SYN.
     pub ecn: Option<EcnState>,
-    /// Our SYN has the Fast Open option. It is not exported: a SYN that leaves after an import has none.
-    pub fast_open: bool,
+    /// What our SYN has to do with Fast Open. It is not exported: a SYN that leaves after an import has no such option.
+    pub fast_open: EarlySyn,
+}
+
+/// What the SYN of a connection that we begin has to do with Fast Open (RFC 7413).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EarlySyn {
+    /// Nothing.
+    Plain,
+    /// It has the option.
+    Asks,
+    /// The same, and it leaves with the first bytes that are written.
+    WaitsForData,
 }
 
 /// Where records end, which share no segment with what follows them (MSG_EOR): a connection by its place among the [`RareStats`], and the number behind the record. Hardly
@@ -156,7 +167,7 @@ impl RareStats {
         reordering: ReoWindow::NEW,
         probe: None,
         ecn: None,
-        fast_open: false,
+        fast_open: EarlySyn::Plain,
     };
 }
 

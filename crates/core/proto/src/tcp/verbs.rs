@@ -9,6 +9,7 @@ use super::cc::Law;
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::deadlines::Timer;
+use super::rare_stats::EarlySyn;
 use super::seldom::Seldom;
 use super::sizes::Sizes;
 use super::state::State;
@@ -382,12 +383,14 @@ impl<E: Env> Tcp<E> {
         Ok(())
     }
 
-    /// The SYN of a connection that was begun just now has the Fast Open option.
-    pub(crate) fn asks_fast_open(&mut self, id: ConnId) {
+    /// The SYN of a connection that was begun just now has the Fast Open option. With `waits`, and a cookie of the server's, it leaves with the first bytes that
+    /// are written: true then.
+    pub(crate) fn asks_fast_open(&mut self, now: Instant, id: ConnId, waits: bool) -> bool {
         let Tcp { open, pools, .. } = self;
-        if let Some(c) = open.by_index_mut(id.index()) {
-            c.note_rare(pools, |t| t.fast_open = true);
-        }
+        let Some(c) = open.by_index_mut(id.index()).filter(|c| c.marks.has(Marks::SYN_DUE)) else { return false };
+        let waits = waits && pools.fast_open.knows(now, c.key.local, c.key.remote);
+        c.note_rare(pools, |t| t.fast_open = if waits { EarlySyn::WaitsForData } else { EarlySyn::Asks });
+        waits
     }
 
     /// Whether the end of one more record can be kept. If not, the owner is told when to try again.

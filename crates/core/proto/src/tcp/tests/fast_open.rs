@@ -211,6 +211,56 @@ fn a_client_asks_for_a_cookie_and_sends_data_with_its_next_syn() {
 }
 
 #[test]
+fn a_syn_that_may_bring_data_waits_for_it_and_no_other_does() {
+    let mut b = Bench::new(plain());
+    let begin = |b: &mut Bench| {
+        let id = b.connect(ConnOptions::default());
+        let now = b.net.now;
+        b.net.stack.begin_fast_open(now, id, true)
+    };
+    // There is no cookie yet: the SYN asks for one at once.
+    assert!(!begin(&mut b));
+    let syn = b.one();
+    b.iss = syn.seg.seq;
+    assert_eq!(syn.seg.opts.fast_open, Some(REQUEST));
+    answers(&mut b, 0, FastOpenCookie::new(&[5; 8]));
+    b.out();
+
+    assert!(begin(&mut b));
+    assert!(b.pass(secs(100)).iter().all(|(_, seen)| seen.seg.src_port != b.port), "nothing waits for an answer");
+    b.silent();
+    b.send(b"early");
+    let syn = b.one();
+    assert_eq!((syn.flags(), syn.data.as_slice()), (SYN, &b"early"[..]));
+    b.iss = syn.seg.seq;
+    answers(&mut b, 5, None);
+    assert_eq!((b.state(), b.info().unacked), (State::Established, 0));
+    b.out();
+
+    // Who closes without a word has sent nothing; who says that no more comes has a SYN.
+    assert!(begin(&mut b));
+    let id = b.id();
+    b.net.stack.close(id);
+    b.silent();
+    assert!(begin(&mut b));
+    let id = b.id();
+    b.net.stack.shutdown(id).unwrap();
+    assert_eq!(b.one().flags(), SYN);
+}
+
+#[test]
+fn who_may_use_it_is_configured() {
+    let mut config = plain();
+    config.tcp.fast_open = FastOpenMode { client: false, server: false };
+    let mut b = Bench::new(config);
+    assert_eq!(opens(&mut b, b"data").seg.opts.fast_open, None);
+    let listener = b.listen(8);
+    b.net.stack.set_fast_open(listener, 4);
+    b.port = PORT;
+    assert_eq!(syn_with(&mut b, 5, Some(REQUEST), &[]).seg.opts.fast_open, None);
+}
+
+#[test]
 fn a_syn_that_is_lost_with_its_data_comes_again_without_and_for_a_while_all_do() {
     let mut b = Bench::new(plain());
     let cookie = FastOpenCookie::new(&[5; 8]).unwrap();
