@@ -140,6 +140,7 @@ const DISCOVER: &str = "of a datagram socket all six, as on Linux: DO, PROBE and
      set. Of a stream WANT and DO; others ENOPROTOOPT";
 const ERRORS: &str = "of a datagram socket: errors are kept one by one, also without a peer, for `recvmsg` with MSG_ERRQUEUE, with POLLERR \
      while there are any: 16 of them, 8 KiB of what they quote; what is beyond is only SO_ERROR. Of a stream off only";
+const EARLY: &str = "done by the stack (RFC 7413) as far as `fast-open` below `[tcp]` of the host's configuration lets it; else connections are as ever";
 const GROUPS: &str = "done by the stack (IGMPv3, MLDv2), see below; whole filters (IP_MSFILTER) ENOPROTOOPT";
 const AS_V4: &str = "as for IPv4";
 const AS_V4_ONE: &str = "as for IPv4; a socket has one value for both families";
@@ -206,8 +207,8 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Tcp, 8,  "TCP_LINGER2",         Shaped(F::FinWait2),   Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 10, "TCP_WINDOW_CLAMP",    Shaped(F::WindowClamp), Along, "what the peer is offered at most, but for 64 KiB that it is offered anyway"),
     row(Tcp, 16, "TCP_THIN_LINEAR_TIMEOUTS", Shaped(F::LinearTimeouts), Along, "done by the stack: of fewer than four segments in flight the first six timeouts do not double"),
-    row(Tcp, 23, "TCP_FASTOPEN",        Own,                   Tunes, "on: EOPNOTSUPP"),
-    row(Tcp, 30, "TCP_FASTOPEN_CONNECT", Own,                  Stays, "on: EOPNOTSUPP"),
+    row(Tcp, 23, "TCP_FASTOPEN",        Shaped(F::FastOpen),   Along, EARLY),
+    row(Tcp, 30, "TCP_FASTOPEN_CONNECT", Shaped(F::FastOpenConnect), Along, EARLY),
     row(Tcp, 25, "TCP_NOTSENT_LOWAT",   Shaped(F::NotsentLowat), Along, "bytes that may be written and not sent, 16 KiB at least; the socket is writable below half of it"),
     row(Tcp, 17, "TCP_THIN_DUPACK",     Own,                   Tunes, "does nothing, as on Linux"),
     row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along, "empty, as on Linux for reno and cubic"),

@@ -224,6 +224,10 @@ fields! {
     34 NotsentLowat, notsent_lowat: u32 = 0;
     /// SO_MAX_PACING_RATE in bytes a second; `u64::MAX`: none.
     40 MaxPacingRate, max_pacing_rate: u64 = u64::MAX;
+    /// TCP_FASTOPEN of a listener: connections whose handshakes are not complete; 0: none.
+    36 FastOpen, fast_open: u32 = 0;
+    /// TCP_FASTOPEN_CONNECT.
+    37 FastOpenConnect, fast_open_connect: bool = false;
 }
 
 /// The least that TCP_NOTSENT_LOWAT stands for.

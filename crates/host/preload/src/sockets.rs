@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
-use clearway_client::{Errno, How, Kind, flags};
+use clearway_client::{Errno, How, Kind, SocketOptions, flags};
 use libc::{sockaddr, socklen_t};
 
 use crate::addr::{self, Given};
@@ -151,17 +151,48 @@ unsafe fn inside_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> In
     // SAFETY: the caller's address is that long.
     let given = unsafe { addr::read(addr, len) };
     if let Some(mine) = ours(fd) {
-        return connect_ours(fd, &mine, addr, given, len);
+        return connect_ours(fd, &mine, (addr, given, len), 0);
     }
     let remote = for_pending(fd, given, len)?;
     match decide::decide(fd, Deed::Connect, remote) {
-        Ok(Some(Verdict::Ours(mine))) => connect_ours(fd, &mine, addr, given, len),
+        Ok(Some(Verdict::Ours(mine))) => connect_ours(fd, &mine, (addr, given, len), 0),
         Ok(_) => None,
         Err(errno) => Some(Err(errno)),
     }
 }
 
-fn connect_ours(fd: c_int, mine: &Mine, raw: *const sockaddr, given: Given, len: socklen_t) -> Inside<c_int> {
+/// Connects for MSG_FASTOPEN. None: the socket is the kernel's.
+///
+/// # Safety
+/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+pub(crate) unsafe fn connect_early(fd: c_int, addr: *const sockaddr, len: socklen_t, flags: c_int) -> Inside<Mine> {
+    // SAFETY: the caller's address is that long.
+    let given = unsafe { addr::read(addr, len) };
+    let mine = match ours(fd) {
+        Some(mine) => mine,
+        None => match decide::decide(fd, Deed::Connect, for_pending(fd, given, len)?) {
+            Ok(Some(Verdict::Ours(mine))) => mine,
+            Ok(_) => return None,
+            Err(errno) => return Some(Err(errno)),
+        },
+    };
+    let before = mine.socket.options();
+    let early = SocketOptions { fast_open_connect: true, ..before };
+    if let Err(errno) = mine.socket.set_options(&early) {
+        return Some(Err(errno));
+    }
+    let done = connect_ours(fd, &mine, (addr, given, len), flags);
+    // What was set for this call alone is as it was; the connection has begun, or there is none. Without a host nothing has.
+    let _ = mine.socket.set_options(&before);
+    Some(done?.map(|_| mine))
+}
+
+fn connect_ours(
+    fd: c_int,
+    mine: &Mine,
+    (raw, given, len): (*const sockaddr, Given, socklen_t),
+    flags: c_int,
+) -> Inside<c_int> {
     if raw.is_null() && len > 0 {
         return Some(fail(libc::EFAULT));
     }
@@ -193,7 +224,7 @@ fn connect_ours(fd: c_int, mine: &Mine, raw: *const sockaddr, given: Given, len:
         }
     }
     let limited = || mine.socket.timeouts().1.is_some();
-    Some(blocking(|| mine.socket.connect(remote).map(|()| 0), limited))
+    Some(blocking(|| mine.socket.connect_with(remote, flags).map(|()| 0), limited))
 }
 
 /// # Safety

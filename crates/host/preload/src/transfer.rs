@@ -90,12 +90,18 @@ interpose! {
 
     /// `sendto(2)`
     fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, if TABLE.has(fd) => {
+        if flags & libc::MSG_FASTOPEN != 0 && !to.is_null() && is_stream(fd) {
+            return connect_and_send(fd, (to, to_len), flags, |mine, flags| send_from(mine, &[source(buf, len)?], flags, None));
+        }
         let sender = sender(fd, to, to_len).map(|mine| send_to(&*mine?, buf, len, flags, to, to_len));
         sender.or_else(|| netlink::note_bytes(fd, buf, len))
     };
 
     /// `sendmsg(2)`
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => {
+        if let Some(message) = message.as_ref().filter(|m| flags & libc::MSG_FASTOPEN != 0 && !m.msg_name.is_null() && is_stream(fd)) {
+            return connect_and_send(fd, (message.msg_name.cast(), message.msg_namelen), flags, |mine, flags| send_message(mine, message, flags));
+        }
         let sender = sender_of(fd, message).map(|mine| send_message(&*mine?, message, flags));
         sender.or_else(|| netlink::note_vectors(fd, message))
     };
@@ -412,10 +418,35 @@ unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Option<Answer<Mine>> {
     }
 }
 
+fn is_stream(fd: c_int) -> bool {
+    match TABLE.get(fd).as_deref() {
+        Some(Object::Ours(_)) => ours(fd).is_some_and(|mine| mine.is_stream()),
+        Some(Object::Pending(pending)) => pending.kind == clearway_client::Kind::Stream,
+        Some(Object::Set(_) | Object::Route(_)) | None => false,
+    }
+}
+
+/// MSG_FASTOPEN with an address: connects, and what is sent leaves with the SYN when the server gave a cookie before. The option that does so is as it was afterwards. None: the
+/// kernel's does it.
+///
+/// # Safety
+/// The address is what the program gave to the C function that this serves.
+unsafe fn connect_and_send(
+    fd: c_int,
+    (to, to_len): (*const sockaddr, socklen_t),
+    flags: c_int,
+    send: impl FnOnce(&Ours, c_int) -> Answer<ssize_t>,
+) -> Inside<ssize_t> {
+    // SAFETY: the caller's address.
+    let connected = unsafe { crate::sockets::connect_early(fd, to, to_len, flags) }?;
+    Some(connected.and_then(|mine| send(&mine, flags & !libc::MSG_FASTOPEN)))
+}
+
 /// Sends on a stream, or a datagram as `how` says.
 pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Option<SendTo>) -> Answer<ssize_t> {
-    if flags & libc::MSG_FASTOPEN != 0 {
-        return fail(libc::EOPNOTSUPP);
+    if flags & libc::MSG_FASTOPEN != 0 && mine.is_stream() {
+        // Without an address there is nothing to connect to; a connection is there already.
+        return fail(if mine.socket.remote().is_some() { libc::EISCONN } else { libc::EINVAL });
     }
     let limited = || mine.socket.timeouts().1.is_some();
     if mine.is_stream() {

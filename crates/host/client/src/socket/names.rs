@@ -46,20 +46,28 @@ impl Socket {
     /// # Errors
     /// As `connect(2)`: `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`, `ENETUNREACH`, `EADDRNOTAVAIL`.
     pub fn connect(&self, remote: Option<SocketAddr>) -> Result<(), Errno> {
+        self.connect_with(remote, 0)
+    }
+
+    /// The same with flags: with MSG_DONTWAIT the handshake is not waited for.
+    ///
+    /// # Errors
+    /// As [`Socket::connect`].
+    pub fn connect_with(&self, remote: Option<SocketAddr>, flags: i32) -> Result<(), Errno> {
         match self.core.kind {
             Kind::Datagram => self.ask_session(&Request::Connect { session: self.core.id(), remote }),
-            Kind::Stream => self.connect_stream(remote.ok_or(Errno::OPNOTSUPP)?),
+            Kind::Stream => self.connect_stream(remote.ok_or(Errno::OPNOTSUPP)?, flags),
         }
     }
 
-    fn connect_stream(&self, remote: SocketAddr) -> Result<(), Errno> {
+    fn connect_stream(&self, remote: SocketAddr, how: i32) -> Result<(), Errno> {
         let state = self.core.state();
         let begun = self.with(|socket| socket.connecting);
         if state & state::LISTENING != 0 {
             return Err(Errno::ISCONN);
         }
         if begun {
-            return match state & state::CONNECTING != 0 && !self.blocks(0) {
+            return match state & state::CONNECTING != 0 && !self.blocks(how) {
                 true => Err(Errno::ALREADY),
                 false => self.finish_connect(),
             };
@@ -75,7 +83,8 @@ impl Socket {
             return Err(errno);
         }
         self.with(|socket| socket.connecting = true);
-        match self.blocks(0) {
+        let waits_for_data = self.options().fast_open_connect && self.core.state() & state::CONNECTING == 0;
+        match self.blocks(how) || waits_for_data {
             true => self.finish_connect(),
             // Linux does not look whether it is done already either.
             false => Err(Errno::INPROGRESS),

@@ -3,7 +3,7 @@
 use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
-use clearway_proto::{Congestion, EcnMode, MtuProbing, WhenFull};
+use clearway_proto::{Congestion, EcnMode, FastOpenMode, MtuProbing, WhenFull};
 use clearway_shm::attach_socket::Secret;
 
 use super::error::Wrong;
@@ -110,6 +110,8 @@ pub const KEYS: &[Key] = &[
     key("tcp", "orphan-ms", "How long a closed connection may have next to nothing acknowledged although its peer answers, in milliseconds, 1000 to 600000. Without it: 60000.", to!(tcp.orphan = |v: &Value<'_, '_>| millis(v, 1_000..=600_000))),
     key("tcp", "fin-wait-2-ms", "How long a closed connection waits for its peer in milliseconds, 0 to 600000. Without it: 60000.", to!(tcp.fin_wait_2 = |v: &Value<'_, '_>| millis(v, 0..=600_000))),
     key("tcp", "syn-retries", "How often a SYN is sent again, 0 to 127. Without it: 6.", to!(tcp.syn_retries = |v: &Value<'_, '_>| v.number(0..=127))),
+    key("tcp", "fast-open", "Who may use Fast Open, by the numbers of Linux's tcp_fastopen: 0 nobody, 1 programs that connect, 2 programs that listen, 3 both; each when it asks for it. Without it: 1.",
+        to!(tcp.fast_open = |v: &Value<'_, '_>| v.number(0..=3).map(|n: u8| FastOpenMode { client: n & 1 != 0, server: n & 2 != 0 }))),
     key("tcp", "retries", "How often data is sent again before the connection fails, 0 to 127. Without it: 15.", to!(tcp.retries = |v: &Value<'_, '_>| v.number(0..=127))),
     key("tcp", "ephemeral-ports", "The ports that the stack chooses from: [first, last]. Without it: [32768, 60999].", set_ephemeral_ports),
 

@@ -21,6 +21,9 @@ const LEAST_CLAMP: c_int = 1152;
 const SYN_RETRIES: c_int = 6;
 const FIN_SECONDS: c_int = 60;
 
+/// What Linux cuts TCP_FASTOPEN to (net.core.somaxconn).
+const MOST_PENDING: c_int = 4096;
+
 /// Not in the `libc` crate. TCP_CM_INQ, the control message, has the same number.
 pub(crate) const TCP_INQ: c_int = 36;
 
@@ -33,8 +36,21 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     match name {
         libc::TCP_CONGESTION => options.congestion = congestion(value)?,
         libc::TCP_DEFER_ACCEPT => options.defer_accept = defer_seconds(number(value)?.max(0) as u32),
-        libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN if number(value)? != 0 => return fail(libc::EOPNOTSUPP),
-        libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN => {}
+        libc::TCP_FASTOPEN => {
+            let pending = number(value)?;
+            let is_connected = ours.socket.remote().is_some() && !ours.socket.is_listener();
+            if pending < 0 || is_connected {
+                return fail(libc::EINVAL);
+            }
+            options.fast_open = pending.min(MOST_PENDING).unsigned_abs();
+        }
+        libc::TCP_FASTOPEN_CONNECT => {
+            let on = within(number(value)?, 0, 1)? == 1;
+            if ours.socket.is_listener() | ours.socket.remote().is_some() {
+                return fail(libc::EINVAL);
+            }
+            options.fast_open_connect = on;
+        }
         libc::TCP_NODELAY => {
             // Set once more it still sends what waits under a cork, or for more.
             setting.acts |= number(value)? != 0;
@@ -82,7 +98,10 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         libc::TCP_THIN_DUPACK => Value::Number(0),
         // As Linux has it of both: they have nothing to tell.
         libc::TCP_CC_INFO => Value::Bytes(Vec::new()),
-        libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT => Value::Number(0),
+        // A listener's connections have none of it.
+        libc::TCP_FASTOPEN if ours.socket.remote().is_some() && !ours.socket.is_listener() => Value::Number(0),
+        libc::TCP_FASTOPEN => Value::Number(c_int::try_from(options.fast_open).unwrap_or(c_int::MAX)),
+        libc::TCP_FASTOPEN_CONNECT => Value::Number(options.fast_open_connect.into()),
         _ => return Ok(None),
     }))
 }

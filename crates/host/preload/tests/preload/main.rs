@@ -238,6 +238,25 @@ fn options_do_what_they_do_on_linux() {
 }
 
 #[test]
+fn data_leaves_with_the_syn_where_it_may_and_programs_see_no_difference() {
+    if !prepared(true) {
+        return;
+    }
+    let path = build("early");
+    // Without a server that gives cookies, and with one.
+    for (settings, early) in [("", false), ("[tcp]\nfast-open = 3\n", true), ("[tcp]\nfast-open = 2\n", false)] {
+        let host = Host::configured("", settings);
+        for (kernels, ours) in KERNEL.into_iter().zip(Host::ADDRESSES) {
+            compare("early", &plain(&path, kernels), &preloaded(&path, ours, &host.environment()));
+        }
+        // Of either family, all connections but the first of those that ask.
+        let expected = if early { 2 * 7 } else { 0 };
+        let both = (host.counter("fast-open-active"), host.counter("fast-open-passive"));
+        assert_eq!(both, (expected, expected), "with {settings:?}");
+    }
+}
+
+#[test]
 fn sockets_are_bound_to_the_namespaces_interface() {
     if !is_root() || !prepared(true) {
         return;

@@ -170,6 +170,11 @@ impl Host {
 
     /// One whose namespace has more than the others'.
     pub(crate) fn start_with(more: &str) -> Host {
+        Host::configured(more, "")
+    }
+
+    /// One that has a file with these settings too.
+    pub(crate) fn configured(more: &str, settings: &str) -> Host {
         let clearway = clearway().expect("`prepared` saw it");
         let folder = folder();
         let script = folder.join("script");
@@ -177,6 +182,11 @@ impl Host {
         let log = fs::File::create(folder.join("log")).expect("the folder is ours");
         let mut command = Command::new(clearway);
         command.args(["up", "--script"]).arg(&script).arg("--socket").arg(folder.join("host.sock"));
+        if !settings.is_empty() {
+            let config = folder.join("host.toml");
+            fs::write(&config, settings).expect("the folder is ours");
+            command.arg("-c").arg(config);
+        }
         let child = command
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a file"))
@@ -205,6 +215,15 @@ impl Host {
             assert!(Instant::now() < until, "the host is not ready: {log}");
             sleep(Duration::from_millis(50));
         }
+    }
+
+    /// What `show tcp stats` says of a counter.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let mut command = Command::new(clearway().expect("`prepared` saw it"));
+        command.args(["ctl", "show tcp stats"]).env("CLEARWAY_SOCKET", self.folder.join("host.sock"));
+        let said = run(&mut command).stdout;
+        let mut words = said.split_whitespace().skip_while(|word| *word != name);
+        words.nth(1).and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no {name}: {said}"))
     }
 
     /// What tells a program of the host and the namespace.

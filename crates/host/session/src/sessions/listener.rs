@@ -128,6 +128,7 @@ impl Sessions {
         let defer = timeouts(options.defer_accept);
         stack.tune_listener(listening.listener, listening.backlog, defer);
         stack.set_listener_options(listening.listener, conn_options(&options, stack.defaults()));
+        stack.set_fast_open(listening.listener, options.fast_open);
         let (home, backlog) = (session.id, listening.backlog);
         let sizes = sizes_of(&session.program, &options);
         self.fifo_plan.listen(Session::token(handle), session.program.memory.clone(), sizes);

@@ -82,6 +82,7 @@ impl Sessions {
                 if let Some(listener) = remote_listener.listener {
                     stack.tune_listener(listener, backlog, timeouts(options.defer_accept));
                     stack.set_listener_options(listener, conn_options(&options, stack.defaults()));
+                    stack.set_fast_open(listener, options.fast_open);
                     let memory = remote_listener.program.memory.clone();
                     sessions.fifo_plan.listen(handle.to_bits() | MARK, memory, sizes);
                 }

@@ -88,6 +88,8 @@ impl Sessions {
         };
         self.fifo_plan.forget(token);
         let conn = begun?;
+        // As on Linux the program goes on as if it were connected when the SYN waits for its first bytes.
+        let waits = session.options.fast_open_connect && stack.begin_fast_open(time.now, conn, true);
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
         }
@@ -95,7 +97,7 @@ impl Sessions {
         session.what = What::Conn(conn);
         session.local = stack.local(conn).map(|local| session.shown(local));
         session.remote = Some(remote);
-        session.set_state(state::CONNECTING | state::BOUND);
+        session.set_state(state::BOUND | if waits { state::CONNECTED } else { state::CONNECTING });
         Ok(())
     }
 
