@@ -67,7 +67,10 @@ impl Supervisor {
         }
         // Behind the job that makes the session, if that is still on its way.
         let close = move |worker: &mut clearway_session::Worker| {
+            // What was said before, an option, say, decides how it closes.
+            let time = worker.time();
             let (sessions, stack) = worker.both();
+            sessions.hear_program(time, stack, &program);
             sessions.close(stack, &program, session.load(Ordering::Acquire));
         };
         self.workers.to_worker(worker, Box::new(close));
