@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bench, bulk, ctl, doctor, http, lab, man, pktgen, reflect, run, up, wire};
+use crate::{bench, bulk, ctl, doctor, http, lab, man, pktgen, reflect, run, ss, up, wire};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -26,6 +26,7 @@ enum Command {
     Run(Box<run::Args>),
     Ctl(Box<ctl::Args>),
     Explain(Box<ctl::ExplainArgs>),
+    Ss(Box<ss::Args>),
     Http(Box<http::Args>),
     Bulk(Box<bulk::Args>),
     Bench(Box<bench::Args>),
@@ -60,6 +61,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Run(args) => run::run(*args),
         Command::Ctl(args) => ctl::run(*args),
         Command::Explain(args) => ctl::explain(*args),
+        Command::Ss(args) => ss::run(&args),
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
         Command::Bench(args) => bench::run(*args),

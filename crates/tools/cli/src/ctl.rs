@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clearway_host::control::socket_beside;
 use clearway_host::{Answer, Outcome};
 use clearway_shm::paths;
+use serde_json::Value;
 
 use crate::error::WrongUse;
 
@@ -54,7 +55,7 @@ pub(crate) struct ExplainArgs {
 
 /// Where the host is.
 #[derive(clap::Args, Debug)]
-struct Place {
+pub(crate) struct Place {
     /// The host's socket, or its control socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -116,13 +117,13 @@ fn why_not(path: &Path, error: &io::Error) -> String {
 }
 
 /// A conversation with a host.
-struct Host {
+pub(crate) struct Host {
     input: BufReader<UnixStream>,
     over: bool,
 }
 
 impl Host {
-    fn connect(place: &Place) -> anyhow::Result<Host> {
+    pub(crate) fn connect(place: &Place) -> anyhow::Result<Host> {
         let path = place.path();
         let stream = UnixStream::connect(&path).map_err(|error| {
             let sentence = why_not(&path, &error);
@@ -145,6 +146,17 @@ impl Host {
         };
         self.over |= answer.outcome == Outcome::Quit;
         Ok(answer)
+    }
+
+    /// What a command shows, to be looked into.
+    pub(crate) fn shown(&mut self, line: &str) -> anyhow::Result<Value> {
+        let answer = self.ask(line, true)?;
+        match answer.outcome {
+            Outcome::Done => {
+                serde_json::from_str(&answer.text).context("the host answers with something else than JSON")
+            }
+            _ => bail!("{line}: {}", answer.text.trim_end()),
+        }
     }
 
     /// The same, with the answer to where it belongs.

@@ -19,6 +19,7 @@ mod reflect;
 mod run;
 mod service;
 mod signals;
+mod ss;
 mod stages;
 mod team;
 mod up;

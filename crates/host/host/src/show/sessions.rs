@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use clearway_options::{Info, InfoField};
 use clearway_proto::TcpInfo;
 use clearway_session::sessions::{SessionInfo, SessionKind};
 use clearway_session::worker::Worker;
@@ -200,5 +201,15 @@ fn tcp_json(tcp: &TcpInfo) -> Value {
         "segments-in": tcp.segs_in,
         "retransmits": tcp.total_retransmits,
         "delivery-rate": tcp.delivery_rate,
+        // The names of Linux are those of the type.
+        "congestion": format!("{:?}", tcp.congestion).to_lowercase(),
+        "linux": linux_json(tcp),
     })
+}
+
+/// The values of TCP_INFO by their names in C, without `tcpi_`.
+fn linux_json(tcp: &TcpInfo) -> Value {
+    let info = tcp.to_linux();
+    let field = |field: &InfoField| (field.name.trim_start_matches("tcpi_").to_owned(), field.get(&info).into());
+    Value::Object(Info::FIELDS.iter().map(field).collect())
 }

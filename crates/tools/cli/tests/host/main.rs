@@ -13,6 +13,7 @@ mod orderly;
 #[path = "../common/preload.rs"]
 mod preload;
 mod programs;
+mod ss;
 mod stuck;
 mod trust;
 mod unfit;
