@@ -1,5 +1,6 @@
 //! The table by which the preload library reaches the stack.
 
+use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,6 +10,38 @@ use clearway_shm::in_process::{ATTEND, BUSY, Calls, VERSION};
 use crate::begin::begin;
 use crate::drive::Stack;
 use crate::helper;
+
+// SAFETY: the C library's function of this name has this type.
+unsafe extern "C" {
+    /// POSIX; the `libc` crate does not have it.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// From `pthread.h`.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// While it lives this thread is not cancelled. A thread of the program's that was told to end would end in the next call of the C library, in the midst of a turn: with the lock held, and through frames
+/// that are not made to be unwound. The preload library ends it where that is allowed.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    #[inline]
+    fn new() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: writes the old state to where the pointer leads.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        let mut ignored = 0;
+        // SAFETY: as above; the state is one that this function gave.
+        unsafe { pthread_setcancelstate(self.0, &raw mut ignored) };
+    }
+}
 
 /// The stack of this process. It is never taken away: other threads may be in it when the process ends.
 static STACK: OnceLock<&'static Stack> = OnceLock::new();
@@ -40,6 +73,7 @@ unsafe extern "C" fn start(
     why: *mut u8,
     why_len: usize,
 ) -> usize {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: as the caller says.
     let (settings, why) =
         unsafe { (std::slice::from_raw_parts(settings, settings_len), std::slice::from_raw_parts_mut(why, why_len)) };
@@ -63,6 +97,7 @@ fn make(settings: &str, on_events: extern "C" fn()) -> Result<(), String> {
 }
 
 extern "C" fn connect() -> i32 {
+    let _uncancelled = Uncancelled::new();
     match stack().map(Stack::connect) {
         Some(Ok(fd)) => fd,
         Some(Err(error)) => -error.raw_os_error().unwrap_or(libc::EIO),
@@ -82,14 +117,17 @@ unsafe extern "C" fn descriptors(out: *mut i32, most: usize) -> usize {
 }
 
 extern "C" fn turn(how: u32) -> u32 {
+    let _uncancelled = Uncancelled::new();
     stack().map_or(BUSY, |stack| stack.turn(how & ATTEND != 0))
 }
 
 extern "C" fn about_to_sleep() -> u32 {
+    let _uncancelled = Uncancelled::new();
     stack().is_none_or(Stack::about_to_sleep).into()
 }
 
 extern "C" fn woke() {
+    let _uncancelled = Uncancelled::new();
     if let Some(stack) = stack() {
         stack.woke();
     }
@@ -108,6 +146,7 @@ extern "C" fn leave() {
 }
 
 extern "C" fn end(within_ms: u32) {
+    let _uncancelled = Uncancelled::new();
     if let Some(stack) = stack().filter(|_| OWNER.load(Ordering::Relaxed) == std::process::id()) {
         stack.end(Duration::from_millis(within_ms.into()));
     }

@@ -61,8 +61,8 @@ impl Timer {
     fn passed(&self, now: Instant) {
         if self.set_to.load(Ordering::Relaxed) <= now.as_nanos() {
             self.set_to.store(u64::MAX, Ordering::Relaxed);
-            // It need not have rung yet.
-            let _ = nix::unistd::read(&self.fd, &mut [0; 8]);
+            // It may have rung, or be about to: it stays readable until it is set or taken back.
+            let _ = self.fd.unset();
         }
     }
 

@@ -48,14 +48,11 @@ fn run(stack: &'static Stack, on_events: extern "C" fn()) {
     let bell = stack.parking.bell.as_fd().as_raw_fd();
     let mut turns = stack.turns();
     loop {
+        // Also after it was called from where it was parked: so that is called a hundred times a second at most, however often the program's threads sleep and wake.
+        poll_for(&[], Some(PATIENCE));
         if stack.is_slept_on() {
             park(stack, bell, on_events);
-            turns = stack.turns();
-            continue;
-        }
-        poll_for(&[bell], Some(PATIENCE));
-        let now = stack.turns();
-        if now == turns && !stack.is_slept_on() {
+        } else if stack.turns() == turns {
             stand_in(stack, on_events);
         }
         turns = stack.turns();
