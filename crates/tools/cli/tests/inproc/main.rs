@@ -3,8 +3,6 @@
 
 #[path = "../common/netns.rs"]
 mod netns;
-#[path = "../common/preload.rs"]
-mod preload;
 
 mod clients;
 mod servers;

@@ -1,8 +1,9 @@
 //! Servers with the stack inside.
 
 use std::fs;
+use std::process::Command;
 
-use crate::world::{PYTHON, Running, World};
+use crate::world::{PYTHON, Running, World, text};
 
 fn redis(world: &World) -> Running {
     let folder = world.folder.to_str().unwrap();
@@ -91,4 +92,61 @@ fn threads_that_block_in_the_same_process_serve_each_other() {
     for _ in 0..3 {
         assert_eq!(world.netns.text(PYTHON, &["-c", CLIENTS]), "12\n", "{}", server.log());
     }
+}
+
+/// Threads are told to end while they block in `recv` and turn the stack for all; then the peer must still be served.
+const CANCELLED: &str = r#"
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int conn[2];
+
+static void *blocks(void *unused)
+{
+    char bytes[16];
+    recv(conn[0], bytes, sizeof bytes, 0);
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(7000) };
+    char bytes[16] = "";
+    int cancelled = 0;
+    inet_pton(AF_INET, argv[1], &addr.sin_addr);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    conn[0] = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&addr, sizeof addr);
+    listen(listener, 8);
+    connect(conn[0], (struct sockaddr *)&addr, sizeof addr);
+    conn[1] = accept(listener, NULL, NULL);
+    for (int i = 0; i < 200; i++) {
+        pthread_t thread;
+        void *ended;
+        pthread_create(&thread, NULL, blocks, NULL);
+        usleep(i % 7 * 100);
+        pthread_cancel(thread);
+        pthread_join(thread, &ended);
+        cancelled += ended == PTHREAD_CANCELED;
+    }
+    send(conn[1], "still there", 11, 0);
+    recv(conn[0], bytes, sizeof bytes, 0);
+    printf("%d %s\n", cancelled, bytes);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_thread_that_is_cancelled_leaves_the_stack_whole() {
+    let Some(world) = World::with(&["cc"]) else { return };
+    let (source, program) = (world.file("cancelled.c"), world.file("cancelled"));
+    fs::write(&source, CANCELLED).unwrap();
+    let compiled = Command::new("cc").args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap();
+    assert!(compiled.success());
+    let words = ["run", "--inproc", "--port", "loop", "-a", "10.0.0.2/24", "--", program.to_str().unwrap(), "10.0.0.2"];
+    let output = world.netns.command(env!("CARGO_BIN_EXE_clearway"), &words).output().unwrap();
+    assert_eq!(text(&output), "200 still there\n");
 }

@@ -19,7 +19,7 @@ fn clearway(words: &[&str]) -> Command {
 
 #[test]
 fn options_that_do_not_fit_are_refused_with_what_is_allowed() {
-    crate::preload::build();
+    crate::world::build();
     let cases: [(&[&str], &str); 7] = [
         (&["--inproc", "-a", "10.0.0.2/24"], "--port"),
         (&["--inproc", "--port", "loop"], "--address"),

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::netns::{Netns, or_skip, root};
-use crate::preload;
 
 /// Debian's own: what stands first in somebody's path may be a script that starts another one.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
@@ -21,6 +21,19 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
 }
 
+/// Builds both libraries once, by themselves: together with the command, the one with the stack would be linked with DPDK.
+pub(crate) fn build() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "clearway-preload", "--package", "clearway-inproc"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "building the libraries failed");
+    });
+}
+
 impl World {
     /// None: this test cannot run here, and has said so.
     pub(crate) fn with(programs: &[&str]) -> Option<World> {
@@ -30,7 +43,7 @@ impl World {
         if !root() || !or_skip(programs.iter().all(is_there), &format!("one of {programs:?} is not installed")) {
             return None;
         }
-        preload::build();
+        build();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("cwinproc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
