@@ -27,6 +27,8 @@ pub struct Client {
     current: ArcSwapOption<Attachment>,
     /// How often this process, or one that it comes from, was forked.
     forks: AtomicU32,
+    /// How often descriptors of this process may have got into another.
+    copies: AtomicU32,
     /// When a busy process last looked whether the host is there.
     looked: AtomicU64,
     pub(crate) spin: Spin,
@@ -73,6 +75,7 @@ impl Client {
             shared: Box::leak(Box::new(Shared { hub: Hub::new(), attach_socket: Mutex::default() })),
             current: ArcSwapOption::empty(),
             forks: AtomicU32::new(0),
+            copies: AtomicU32::new(0),
             looked: AtomicU64::new(0),
             back: Back::default(),
             changed: AtomicBool::new(false),
@@ -108,14 +111,22 @@ impl Client {
             return Ok(None);
         }
         let Ok(attachment) = self.enter() else { return Ok(None) };
-        let handoff = {
-            let entrance = self.entrance();
-            entrance.channel.as_ref().and_then(|channel| attach::handoff(&**channel, session_fd))
-        };
-        let Some(handoff) = handoff else { return Ok(None) };
-        let request = Request::Subscribe { session: handoff.session };
-        let (session, _) = self.ask_session(&attachment, &request)?;
-        self.adopt(&attachment, &session, session.options).map(Some)
+        let mut refused = None;
+        for _ in 0..STALE_HANDOFFS {
+            let handoff = {
+                let entrance = self.entrance();
+                entrance.channel.as_ref().and_then(|channel| attach::handoff(&**channel, session_fd))
+            };
+            let Some(handoff) = handoff else { return refused.map_or(Ok(None), Err) };
+            let request = Request::Subscribe { session: handoff.session };
+            match self.ask_session(&attachment, &request) {
+                Ok((session, _)) => return self.adopt(&attachment, &session, session.options).map(Some),
+                // Somebody asked for it when the session fd stood for another session, and did not take it.
+                Err(Errno::BADF) => refused = Some(Errno::BADF),
+                Err(errno) => return Err(errno),
+            }
+        }
+        refused.map_or(Ok(None), Err)
     }
 
     /// How the program was configured.
@@ -178,8 +189,10 @@ impl Client {
     ) -> Result<(Arc<Socket>, OwnedFd), Errno> {
         let attachment = self.enter().map_err(|error| error.errno())?;
         if kind == Kind::Stream && *options == SocketOptions::default() && port == 0 {
-            if let Some((session, session_fd)) = self.opened_ahead(&attachment, v6) {
-                return Ok((self.adopt(&attachment, &session, *options)?, session_fd));
+            if let Some((session, session_fd, line)) = self.opened_ahead(&attachment, v6) {
+                let socket = self.adopt(&attachment, &session, *options)?;
+                socket.has_line(line);
+                return Ok((socket, session_fd));
             }
         }
         let request = Request::Open { kind, v6, options: *options, port };
@@ -198,6 +211,16 @@ impl Client {
 
     pub(crate) fn hub(&self) -> Held<'_> {
         self.shared.hub.lock()
+    }
+
+    /// Call before something by which descriptors get into another process: a fork, a program that is executed by a child, descriptors in a message. A session fd that the program has at that moment
+    /// is closed with its socket, and serves no other connection.
+    pub fn session_fds_are_copied(&self) {
+        self.copies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn copies(&self) -> u32 {
+        self.copies.load(Ordering::Relaxed)
     }
 
     pub(crate) fn forks(&self) -> u32 {
@@ -514,6 +537,9 @@ impl Client {
         }
     }
 }
+
+/// Exec handoffs that may lie in a session fd from before; the host lets no more than a handful lie there.
+const STALE_HANDOFFS: usize = 64;
 
 /// How often a busy process looks whether its host is there.
 const GLANCE_MS: u64 = 10;

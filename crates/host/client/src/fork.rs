@@ -14,6 +14,7 @@ thread_local! {
 impl Client {
     /// Call before fork, in the thread that forks: takes the locks of this crate, so that the child finds everything whole.
     pub fn before_fork(&self) {
+        self.session_fds_are_copied();
         let mut entrance = self.entrance();
         entrance.for_child = self.connection_for_child(&entrance);
         let hub = self.shared.hub.lock();

@@ -4,6 +4,7 @@
 //! from closing these.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Numbers from here on are preferred, when the process may have so many.
@@ -54,6 +55,14 @@ impl Internal {
         }
         clearway_shm::socket::close_all(low);
         known
+    }
+
+    /// A copy of the program's at a high number, where there is one: nowhere else it would be in the program's way.
+    pub(crate) fn copy_of(fd: BorrowedFd<'_>) -> Option<Internal> {
+        // The limit may have changed since; then the system refuses the number, or gives one that is as good.
+        static LOWEST: OnceLock<Option<i32>> = OnceLock::new();
+        let from = (*LOWEST.get_or_init(lowest))?;
+        clearway_shm::socket::copy_from(fd, from, true).ok().map(Internal::known)
     }
 
     /// It becomes the program's.

@@ -4,12 +4,13 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use clearway_shm::attach_socket::{Info, Kind, Reply, Request};
 use clearway_shm::layout::{Message, flags, request, state};
 
+use crate::ahead::Line;
 use crate::attach::Attachment;
 use crate::core::Core;
 use crate::hub::Watched;
@@ -94,6 +95,7 @@ pub struct Socket {
     pub(crate) core: Arc<Core>,
     /// A copy of the session fd, see [`Socket::hold`].
     held: Mutex<Option<Internal>>,
+    pub(crate) line: OnceLock<Line>,
 }
 
 impl Drop for Socket {
@@ -106,7 +108,17 @@ impl Drop for Socket {
 
 impl Socket {
     pub(crate) fn new(client: Arc<Client>, core: Arc<Core>) -> Socket {
-        Socket { client, core, held: Mutex::new(None) }
+        Socket { client, core, held: Mutex::new(None), line: OnceLock::new() }
+    }
+
+    /// Which session fd it has.
+    pub(crate) fn has_line(&self, line: Line) {
+        let _ = self.line.set(line);
+    }
+
+    /// It has an address that the program chose.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.with(|socket| socket.bound.is_some())
     }
 
     /// The client that it belongs to.
@@ -331,7 +343,7 @@ impl Socket {
     }
 
     /// The attachment, or what is wrong without one.
-    fn attachment(&self) -> Result<Arc<Attachment>, Errno> {
+    pub(crate) fn attachment(&self) -> Result<Arc<Attachment>, Errno> {
         let guard = self.client.of(&self.core).ok_or(Errno::CONNRESET)?;
         guard.as_ref().cloned().ok_or(Errno::CONNRESET)
     }
@@ -349,7 +361,7 @@ impl Socket {
         }
     }
 
-    fn message(&self, what: u32, aux: u32) -> Message {
+    pub(crate) fn message(&self, what: u32, aux: u32) -> Message {
         Message { session: self.core.id(), what, aux }
     }
 
@@ -415,6 +427,14 @@ impl Socket {
     /// # Errors
     /// As `accept(2)`: `EAGAIN`, `EINVAL` when it does not listen, `EMFILE`, `ECONNABORTED` once when the host went away.
     pub fn accept(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
-        self.accept_stream()
+        self.accept_stream(true)
+    }
+
+    /// The same, with a session fd that `exec` leaves open.
+    ///
+    /// # Errors
+    /// As [`Socket::accept`].
+    pub fn accept_for_exec(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+        self.accept_stream(false)
     }
 }

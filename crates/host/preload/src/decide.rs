@@ -17,6 +17,7 @@ use crate::object::{self, Mine, Object, Ours, Pending, PendingState, TABLE, ours
 use crate::options::{self, Extra, Told};
 use crate::process::{Host, host};
 use crate::real;
+use crate::sockets::set_nonblocking;
 use crate::table::Held;
 
 /// What was decided for a pending socket.
@@ -177,9 +178,8 @@ fn take_over(
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
     let nonblocking = status & libc::O_NONBLOCK != 0;
     made.socket.set_flag(flags::NONBLOCK, nonblocking);
-    if nonblocking {
-        // SAFETY: sets a flag of a descriptor that is ours.
-        check(unsafe { real::fcntl(session_fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK.into()) })?;
+    if nonblocking != made.socket.session_fd_is_nonblocking() {
+        set_nonblocking(session_fd.as_fd(), nonblocking)?;
     }
     let members = std::mem::take(&mut state.sets);
     for &(set, member, _) in &members {

@@ -13,6 +13,7 @@ use clearway_client::may_be_session_fd;
 use libc::pid_t;
 use smallvec::SmallVec;
 
+use crate::copies;
 use crate::export::guarded;
 use crate::object::{TABLE, ours};
 use crate::process::is_own;
@@ -63,6 +64,7 @@ unsafe fn put_back(
     into: &mut Environment,
     both: &mut SmallVec<[u8; 4096]>,
 ) -> Option<*const *const c_char> {
+    copies::may_be_made();
     let variables = VARIABLES.get().filter(|variables| !variables.is_empty())?;
     if !sessions_go_along(may_be_copied) {
         return None;

@@ -91,6 +91,10 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
     let held = object::put(fd, None)?;
     before_close(fd, &held);
     let Object::Ours(mine) = &*held else { return None };
+    if held.is_last() {
+        // SAFETY: the descriptor is open until it is closed below.
+        mine.socket.close_by_message(unsafe { BorrowedFd::borrow_raw(fd) });
+    }
     let answer = close_now(fd);
     if held.is_last() {
         mine.socket.closed();

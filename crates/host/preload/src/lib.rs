@@ -13,6 +13,7 @@
 mod addr;
 mod cancel;
 mod control;
+mod copies;
 mod decide;
 mod epoll;
 mod errno;

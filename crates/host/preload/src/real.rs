@@ -91,6 +91,8 @@ real! {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int;
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
 
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;

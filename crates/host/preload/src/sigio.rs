@@ -49,6 +49,8 @@ static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
 
 /// O_ASYNC was set or cleared.
 pub(crate) fn change(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
+    // O_ASYNC stays on the open file.
+    mine.socket.keep_session_fd_apart();
     let set = if on { Some(watched()?) } else { known() };
     let Some(set) = set else { return Ok(()) };
     if !on {

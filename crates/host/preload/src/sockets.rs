@@ -1,7 +1,7 @@
 //! socket, bind, connect, listen, accept, the names, shutdown, and the options.
 
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _};
 
 use clearway_client::{Errno, How, Kind, SocketOptions, flags};
 use libc::{sockaddr, socklen_t};
@@ -281,31 +281,31 @@ unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, fla
         return fail(libc::EOPNOTSUPP);
     }
     let limited = || mine.socket.timeouts().0.is_some();
-    let (socket, session_fd, remote) = blocking(|| mine.socket.accept(), limited)?;
+    let accept = || match flags & libc::SOCK_CLOEXEC {
+        0 => mine.socket.accept_for_exec(),
+        _ => mine.socket.accept(),
+    };
+    let (socket, session_fd, remote) = blocking(accept, limited)?;
     if !addr.is_null() {
         // SAFETY: the caller's pointers.
         unsafe { addr::write(scope::beside(remote, socket.local().ip()), mine.socket.is_v6(), addr, len) }?;
     }
-    prepare(&session_fd, flags)?;
-    socket.set_flag(flags::NONBLOCK, flags & libc::SOCK_NONBLOCK != 0);
+    let is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+    if is_nonblocking != socket.session_fd_is_nonblocking() {
+        set_nonblocking(session_fd.as_fd(), is_nonblocking)?;
+    }
+    socket.set_flag(flags::NONBLOCK, is_nonblocking);
     let extra = mine.extra().inherited();
     let fd = session_fd.into_raw_fd();
     object::put(fd, Some(TABLE.make(Object::Ours(Ours::new(socket, extra)))));
     Ok(fd)
 }
 
-/// Gives a new descriptor the flags that `accept4` was asked for. Close-on-exec is set on it.
-fn prepare(session_fd: &OwnedFd, flags: c_int) -> Answer<()> {
-    let fd = session_fd.as_raw_fd();
-    if flags & libc::SOCK_CLOEXEC == 0 {
-        // SAFETY: changes a flag of a descriptor that is ours.
-        check(unsafe { real::fcntl(fd, libc::F_SETFD, 0) })?;
-    }
-    if flags & libc::SOCK_NONBLOCK != 0 {
-        // SAFETY: likewise.
-        check(unsafe { real::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK.into()) })?;
-    }
-    Ok(())
+/// Sets O_NONBLOCK of a session fd that the program gets, or takes it away.
+pub(crate) fn set_nonblocking(session_fd: BorrowedFd<'_>, on: bool) -> Answer<()> {
+    let word = if on { libc::O_NONBLOCK } else { 0 };
+    // SAFETY: changes a flag of a descriptor that is ours.
+    check(unsafe { real::fcntl(session_fd.as_raw_fd(), libc::F_SETFL, word.into()) }).map(drop)
 }
 
 /// # Safety

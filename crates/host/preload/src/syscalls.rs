@@ -10,7 +10,7 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 
 use crate::export::depth;
 use crate::object::TABLE;
-use crate::{epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait};
+use crate::{copies, epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait};
 
 /// The six words that a system call can have.
 type Words = [c_long; 6];
@@ -55,6 +55,17 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
             libc::SYS_preadv2 | libc::SYS_pwritev2 if known() => bytes(number, words),
             libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg if known() => receive(number, words),
             libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg if known() => send(number, words),
+            libc::SYS_sendmsg if copies::go_along(at(words[1])) => None,
+            libc::SYS_sendmmsg if copies::go_along_with(at(words[1]), words[2] as c_uint) => None,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork | libc::SYS_vfork => {
+                copies::may_be_made();
+                None
+            }
+            libc::SYS_clone | libc::SYS_clone3 => {
+                copies::may_be_made();
+                None
+            }
             libc::SYS_sendfile if known() || TABLE.has(words[1] as c_int) => {
                 Some(sendfile::sendfile(fd, words[1] as c_int, at(words[2]), words[3] as size_t) as c_long)
             }

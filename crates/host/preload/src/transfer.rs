@@ -10,6 +10,7 @@ use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, 
 
 use crate::addr;
 use crate::control;
+use crate::copies;
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, fail};
 use crate::export::{Inside, interpose};
@@ -98,7 +99,10 @@ interpose! {
     };
 
     /// `sendmsg(2)`
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) => {
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) || {
+        // SAFETY: the caller's message.
+        unsafe { copies::go_along(message) }
+    } => {
         if let Some(message) = message.as_ref().filter(|m| flags & libc::MSG_FASTOPEN != 0 && !m.msg_name.is_null() && is_stream(fd)) {
             return connect_and_send(fd, (message.msg_name.cast(), message.msg_namelen), flags, |mine, flags| send_message(mine, message, flags));
         }
@@ -107,7 +111,10 @@ interpose! {
     };
 
     /// `sendmmsg(2)`
-    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, if TABLE.has(fd) && count > 0 => {
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, if TABLE.has(fd) && count > 0 || {
+        // SAFETY: the caller's messages.
+        unsafe { copies::go_along_with(messages, count) }
+    } => {
         sender_of(fd, &raw const (*messages).msg_hdr).map(|mine| send_messages(&*mine?, messages, count, flags))
     };
 }

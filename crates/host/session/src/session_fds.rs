@@ -1,7 +1,8 @@
-//! Session fds that a process holds ahead of need: they belong to no session yet.
+//! Session fds of a process that came without a session: ahead of need, or by a message that closed the session they stood for.
 //!
-//! A session fd is given to a session once, and is not used again. While it is in this table it is free. It leaves the table once: a worker takes it for a session that the process
-//! claims, or the supervisor does because it has hung up; whoever comes second finds nothing. So no fd ever stands for two sessions, and none is ended by the end of another.
+//! A session fd stands for one session at a time. While it stands for none it is free. A worker that hears of a claim has it stand for the session, and one that hears of the end of that session frees
+//! it; the supervisor takes it away when it has hung up, and whoever comes then finds nothing. All of that happens under one lock, so no session ends by the end of another, though messages of
+//! a process reach several workers in any order.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +10,42 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_shm::attach_socket::{MAX_AHEAD, SessionId};
 
-/// The session fds of one process that are free.
+use crate::quota::{Permit, Quota, Thing};
+
+/// The session fds of one process.
 #[derive(Default)]
-pub struct SessionFds(Mutex<Free>);
+pub struct SessionFds(Mutex<Inside>);
 
 #[derive(Default)]
-struct Free {
-    words: HashMap<u32, Arc<AtomicU64>>,
+struct Inside {
+    fds: HashMap<u32, One>,
+    /// Those that are free.
+    free: u32,
     next: u32,
 }
 
+struct One {
+    /// The session that it stands for; 0: it is free.
+    word: Arc<AtomicU64>,
+    /// Free ones beyond [`MAX_AHEAD`] count as sessions: each has a descriptor of the host's.
+    permit: Option<Permit>,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claimed {
+    /// It stands for the session.
+    Free,
+    /// It does, and stood for this one, whose end was not heard of yet.
+    Instead(SessionId),
+    /// It has hung up: nobody holds the session.
+    Gone,
+}
+
 impl SessionFds {
-    /// How many more there may be.
+    /// How many more may be free.
     pub fn room(&self) -> u32 {
-        MAX_AHEAD.saturating_sub(self.inside().words.len() as u32)
+        MAX_AHEAD.saturating_sub(self.inside().free)
     }
 
     /// One more is free. Answers its name, and the word that will name its session.
@@ -30,56 +53,51 @@ impl SessionFds {
         let mut inside = self.inside();
         let name = inside.next;
         inside.next = name.wrapping_add(1);
-        inside.words.insert(name, Arc::clone(word));
+        inside.free += 1;
+        inside.fds.insert(name, One { word: Arc::clone(word), permit: None });
         name
     }
 
-    /// It is this session's from now on. False: it is not free.
-    pub fn claim(&self, name: u32, session: SessionId) -> bool {
+    /// It is this session's from now on.
+    pub fn claim(&self, name: u32, session: SessionId) -> Claimed {
         let mut inside = self.inside();
-        let word = inside.words.remove(&name);
-        // Before anybody else can see that it is not free any more.
-        word.is_some_and(|word| {
-            word.store(session, Ordering::Release);
-            true
-        })
+        let Some(one) = inside.fds.get_mut(&name) else { return Claimed::Gone };
+        one.permit = None;
+        match one.word.swap(session, Ordering::AcqRel) {
+            0 => {
+                inside.free -= 1;
+                Claimed::Free
+            }
+            before => Claimed::Instead(before),
+        }
     }
 
-    /// It has hung up. True: it was free, and nobody will claim it.
-    pub fn end(&self, name: u32) -> bool {
-        self.inside().words.remove(&name).is_some()
+    /// It is free, if it stands for this session, which has ended.
+    pub fn release(&self, name: u32, session: SessionId, quota: &Arc<Quota>) {
+        let mut inside = self.inside();
+        let Inside { fds, free, .. } = &mut *inside;
+        let Some(one) = fds.get_mut(&name).filter(|one| one.word.load(Ordering::Acquire) == session) else { return };
+        one.word.store(0, Ordering::Release);
+        *free += 1;
+        if *free > MAX_AHEAD {
+            // The session that has just ended left room for it.
+            one.permit = Permit::take(quota, Thing::Session).ok();
+        }
     }
 
-    fn inside(&self) -> std::sync::MutexGuard<'_, Free> {
+    /// It has hung up, and nobody claims it from now on. Answers the session that it stands for; 0: it was free.
+    pub fn end(&self, name: u32) -> SessionId {
+        let mut inside = self.inside();
+        let Some(one) = inside.fds.remove(&name) else { return 0 };
+        let session = one.word.load(Ordering::Acquire);
+        inside.free -= u32::from(session == 0);
+        session
+    }
+
+    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_fd_is_claimed_once_or_ends() {
-        let fds = SessionFds::default();
-        let words: [Arc<AtomicU64>; 2] = Default::default();
-        let names = words.each_ref().map(|word| fds.add(word));
-        assert!(fds.claim(names[0], 7));
-        assert!(!fds.claim(names[0], 8), "it is not free any more");
-        assert!(!fds.end(names[0]));
-        assert_eq!(words[0].load(Ordering::Relaxed), 7);
-        assert!(fds.end(names[1]));
-        assert!(!fds.claim(names[1], 9), "nobody holds it any more");
-        assert_eq!(words[1].load(Ordering::Relaxed), 0);
-        assert_eq!(fds.room(), MAX_AHEAD);
-    }
-
-    #[test]
-    fn no_more_are_free_than_may_be() {
-        let fds = SessionFds::default();
-        let names: Vec<u32> = (0..MAX_AHEAD).map(|_| fds.add(&Arc::default())).collect();
-        assert_eq!(fds.room(), 0);
-        assert!(fds.end(names[3]));
-        assert_eq!(fds.room(), 1);
-    }
-}
+mod tests;

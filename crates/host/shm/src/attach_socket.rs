@@ -239,12 +239,15 @@ pub enum Request {
         /// How many; at most [`MAX_AHEAD`] that were not used are there at once.
         count: u32,
     },
-    /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on one worker. Answer: [`Reply::OpenedAhead`] and as many descriptors.
+    /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on one worker. Answer: [`Reply::OpenedAhead`], and a descriptor for each of them beyond those
+    /// for which the process has one.
     OpenAhead {
         /// For IPv6, and IPv4 mapped into it.
         v6: bool,
         /// How many; at most [`MAX_AHEAD`].
         count: u32,
+        /// Names of session fds of this process that are free, for the first of them.
+        fds: Vec<u32>,
     },
     /// Takes over a session that an accept record names. Answer: [`Reply::Opened`] and one descriptor: its session fd.
     Claim {
@@ -390,8 +393,13 @@ pub enum Reply {
         /// The first one's.
         first: u32,
     },
-    /// Sessions that nobody has used: their names, and where their words lie.
-    OpenedAhead(Vec<(SessionId, Place)>),
+    /// Sessions that nobody has used. Those beyond the session fds that the question named have the descriptors.
+    OpenedAhead {
+        /// Their names, and where their words lie.
+        sessions: Vec<(SessionId, Place)>,
+        /// The name of the first descriptor; the others follow.
+        first: u32,
+    },
 }
 
 /// What became of a datagram that did not arrive (`sock_extended_err` of Linux).

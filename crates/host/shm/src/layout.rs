@@ -114,6 +114,8 @@ pub mod request {
     /// The process took the session out of an accept FIFO and marked it as its own ([`super::SessionHead::claim`]); `aux` names the session fd that it has for it
     /// ([`crate::attach_socket::Reply::SessionFds`]).
     pub const CLAIM: u32 = 5;
+    /// The process holds the session no more, and nobody else does: it closes as by close(2). `aux` names its session fd, which is free again, as if nobody had claimed it.
+    pub const CLOSE: u32 = 7;
     /// An option of a stream: `aux` says which, and its value ([`super::option_word`]).
     pub const OPTION: u32 = 6;
 }

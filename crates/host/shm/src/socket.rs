@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -77,6 +77,18 @@ fn close_side_by_side(fds: Vec<OwnedFd>) {
     if unsafe { libc::syscall(libc::SYS_close_range, first.as_raw_fd(), last.as_raw_fd(), 0) } == 0 {
         fds.into_iter().map(IntoRawFd::into_raw_fd).for_each(|_closed| {});
     }
+}
+
+/// A copy of a descriptor at the lowest number that is free from here on.
+pub fn copy_from(fd: BorrowedFd<'_>, lowest: i32, close_on_exec: bool) -> io::Result<OwnedFd> {
+    let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+    // SAFETY: takes a number, and no pointers.
+    let copy = unsafe { libc::fcntl(fd.as_raw_fd(), command, lowest) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just made, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Sends a message with descriptors. [`io::ErrorKind::WouldBlock`] on a socket that does not block: the peer does not read.

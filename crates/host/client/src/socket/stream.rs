@@ -222,7 +222,7 @@ impl Socket {
         self.client.wait_for(&self.core, READ, deadline, can_go_on)
     }
 
-    pub(super) fn accept_stream(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+    pub(super) fn accept_stream(&self, close_on_exec: bool) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
         let mut deadline = None;
         loop {
             let alive = self.is_alive();
@@ -244,7 +244,7 @@ impl Socket {
             if !listening || self.core.flags() & flags::SHUT_READ != 0 {
                 return Err(Errno::INVAL);
             }
-            match self.take_connection()? {
+            match self.take_connection(close_on_exec)? {
                 Some(taken) => {
                     if self.core.connections_waiting() > 0 {
                         // Of this one nobody told, perhaps: it came before the last one was taken.
@@ -262,15 +262,17 @@ impl Socket {
     }
 
     /// Takes the next connection that waits.
-    fn take_connection(&self) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
+    fn take_connection(&self, close_on_exec: bool) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
         if !self.core.readable() {
             return Ok(None);
         }
         // Without a host there is nothing to take, as is seen by the next look.
         let Ok(attachment) = self.attachment() else { return Ok(None) };
-        let Some(session_fd) = self.client.session_fd(&attachment) else { return self.ask_for_connection(&attachment) };
+        let Some(session_fd) = self.client.session_fd(&attachment) else {
+            return self.ask_for_connection(&attachment, close_on_exec);
+        };
         // Before a connection is taken out: without a number for it, it waits for a better time.
-        let lowest = match session_fd.lowest() {
+        let lowest = match session_fd.lowest(close_on_exec) {
             Ok(lowest) => lowest,
             Err(errno) => {
                 self.client.give_back(&attachment, session_fd);
@@ -291,6 +293,7 @@ impl Socket {
             // Nobody waits for its hearing yet: it is heard when the process writes, or goes to sleep.
             attachment.push_quietly(claim, || self.client.poll_once());
             let (socket, remote) = adopted?;
+            socket.has_line(session_fd.line(&self.client, &attachment));
             return Ok(Some((socket, lowest, remote)));
         }
         self.client.give_back(&attachment, session_fd);
@@ -301,15 +304,21 @@ impl Socket {
     fn ask_for_connection(
         &self,
         attachment: &Arc<Attachment>,
+        close_on_exec: bool,
     ) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
         if self.core.readable() {
             attachment.has_free_number()?;
         }
         while let Some(record) = self.next_connection()? {
-            match self.claim(attachment, record.session) {
+            let claimed = self.claim(attachment, record.session);
+            match &claimed {
                 // It went while it waited, or another process has it. The next one may be there.
-                Err(errno) if errno != Errno::MFILE => {}
-                claimed => return claimed.map(Some),
+                Err(errno) if *errno != Errno::MFILE => {}
+                Ok((_, session_fd, _)) if !close_on_exec => {
+                    rustix::io::fcntl_setfd(session_fd, rustix::io::FdFlags::empty())?;
+                    return claimed.map(Some);
+                }
+                _ => return claimed.map(Some),
             }
         }
         Ok(None)

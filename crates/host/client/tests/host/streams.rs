@@ -333,3 +333,36 @@ fn a_cork_that_is_taken_off_by_a_message_lets_out_what_it_held() {
     ours.set_options(&SocketOptions::default()).unwrap();
     assert_eq!(recv_all(&theirs, 4), b"held");
 }
+
+#[test]
+fn connections_that_are_closed_by_a_message_make_no_descriptor_and_hardly_a_question() {
+    const MANY: u32 = 400;
+    let world = World::new();
+    let (client, server) = (client(&world), server(&world));
+    let listener = listener(&server, "172.16.1.1:80");
+    let round = || {
+        let (ours, theirs) = (connect(&client, listener.local()), accept(&listener));
+        send_all(&theirs, b"answer");
+        let closed = theirs.close_by_message(theirs.session_fd.as_fd());
+        drop(theirs);
+        assert_eq!(recv_all(&ours, 7), b"answer");
+        closed & ours.close_by_message(ours.session_fd.as_fd())
+    };
+    // So many that there are some ahead.
+    for _ in 0..100 {
+        round();
+    }
+    let before = world.host.counts().unwrap();
+    assert_eq!((0..MANY).filter(|_| round()).count(), MANY as usize);
+    let after = world.host.counts().unwrap();
+    assert!(after.session_fds <= before.session_fds, "{} after {}", after.session_fds, before.session_fds);
+    // A connect is asked for, and streams by the dozen.
+    let asked = after.questions - before.questions;
+    assert!(asked <= u64::from(MANY) * 9 / 8, "{asked} questions for {MANY} connections");
+    let (ours, theirs) = (connect(&client, listener.local()), accept(&listener));
+    for (client, socket) in [(&client, &ours), (&server, &theirs)] {
+        // Somebody else may have a copy by now.
+        client.session_fds_are_copied();
+        assert!(!socket.close_by_message(socket.session_fd.as_fd()));
+    }
+}

@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use clearway_base::Handle;
 use clearway_session::errno::refuse;
 use clearway_session::quota::Thing;
+use clearway_session::session_fds::SessionFds;
 use clearway_shm::attach_socket::{Kind, MAX_AHEAD, Reply, SocketOptions};
 use nix::errno::Errno;
 
@@ -36,38 +37,59 @@ impl Supervisor {
             Ok(made) => made,
             Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
         };
+        let first = self.name(&fds, &made);
+        let descriptors: Vec<_> = made.iter().map(|(theirs, ..)| theirs.as_fd()).collect();
+        asker.answer(Ok(Reply::SessionFds { first }), &descriptors);
+    }
+
+    /// They are free session fds of this process. Answers the first one's name, which the others' follow.
+    fn name(&mut self, fds: &Arc<SessionFds>, made: &[Made]) -> u32 {
         let mut first = None;
-        for (_, word, handle) in &made {
+        for (_, word, handle) in made {
             let name = fds.add(word);
             first.get_or_insert(name);
             if let Some(session_fd) = self.session_fds.get_mut(*handle) {
-                session_fd.ahead = Some((Arc::clone(&fds), name));
+                session_fd.ahead = Some((Arc::clone(fds), name));
             }
         }
-        let descriptors: Vec<_> = made.iter().map(|(theirs, ..)| theirs.as_fd()).collect();
-        asker.answer(Ok(Reply::SessionFds { first: first.unwrap_or(0) }), &descriptors);
+        first.unwrap_or(0)
     }
 
-    /// Streams that a process will connect.
-    pub(super) fn ask_open_ahead(&mut self, asker: Asker, v6: bool, count: u32) {
+    /// Streams that a process will connect, the first of them with session fds that it has.
+    pub(super) fn ask_open_ahead(
+        &mut self,
+        asker: Asker,
+        handle: Handle<Process>,
+        v6: bool,
+        (count, mut known): (u32, Vec<u32>),
+    ) {
         let worker = self.worker_for(Kind::Stream);
+        let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
+        let Some(fds) = member.map(|member| Arc::clone(&member.session_fds)) else { return };
         // They count as sessions, so no more of them than leave most of what the program may still have.
         let count = count.clamp(1, MAX_AHEAD).min(1 + asker.program.quota.free(Thing::Session) / AHEAD_OF_FREE);
-        let made = match self.several(&asker, worker, count) {
+        known.truncate(count as usize);
+        let made = match self.several(&asker, worker, count - known.len() as u32) {
             Ok(made) => made,
             Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
         };
+        let first = self.name(&fds, &made);
         let job = move |worker: &mut clearway_session::Worker| {
             asker.hear(worker);
             let (sessions, stack) = worker.both();
             let mut opened = Vec::new();
             let mut refusal = None;
-            for (_, word, _) in &made {
+            for name in known.iter().copied().chain((0..made.len() as u32).map(|at| first.wrapping_add(at))) {
                 match sessions.open(stack, &asker.program, asker.process, (Kind::Stream, v6, SocketOptions::default()))
                 {
-                    Ok(session) => {
-                        word.store(session.id, Ordering::Release);
+                    Ok(session) if sessions.is_held_by(&asker.program, (&fds, name), session.id) => {
                         opened.push((session.id, session.head));
+                    }
+                    // The process has named a session fd that it has not.
+                    Ok(session) => {
+                        sessions.close(stack, &asker.program, session.id);
+                        refusal = Some(refuse(Errno::EBADF, "there is no such session fd"));
+                        break;
                     }
                     // What is there is enough; those without a session close by themselves.
                     Err(why) => {
@@ -79,8 +101,9 @@ impl Supervisor {
             match refusal.filter(|_| opened.is_empty()) {
                 Some(why) => asker.answer(Err(why), &[]),
                 None => {
-                    let descriptors: Vec<_> = made.iter().take(opened.len()).map(|(fd, ..)| fd.as_fd()).collect();
-                    asker.answer(Ok(Reply::OpenedAhead(opened)), &descriptors);
+                    let beyond = opened.len().saturating_sub(known.len());
+                    let descriptors: Vec<_> = made.iter().take(beyond).map(|(fd, ..)| fd.as_fd()).collect();
+                    asker.answer(Ok(Reply::OpenedAhead { sessions: opened, first }), &descriptors);
                 }
             }
         };
@@ -89,6 +112,9 @@ impl Supervisor {
 
     /// So many session fds, or fewer: one at least, and beyond that only such as leave half of the host's descriptors to what is needed now.
     fn several(&mut self, asker: &Asker, worker: usize, count: u32) -> Result<Vec<Made>, Errno> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let mut made = vec![self.new_session_fd(&asker.program, worker, 0)?];
         while (made.len() as u32) < count {
             let Ok(one) = self.new_session_fd(&asker.program, worker, 0) else { break };

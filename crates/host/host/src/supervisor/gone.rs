@@ -41,19 +41,20 @@ impl Supervisor {
     pub(super) fn end_session_fd(&mut self, handle: Handle<SessionFd>) {
         let Some(session_fd) = self.session_fds.remove(handle) else { return };
         self.cookies.remove(&session_fd.cookie);
-        if session_fd.ahead.as_ref().is_some_and(|(fds, name)| fds.end(*name)) {
-            // It never was a session's, or what claims it lies in a ring still: a process need not wake a worker for that.
+        let ahead = session_fd.ahead.as_ref().map(|(fds, name)| fds.end(*name));
+        if ahead == Some(0) {
+            // It is no session's, or what claims it lies in a ring still: a process need not wake a worker for that.
             self.hear_claims();
             return self.count_out(session_fd.program.number);
         }
         let is_held = self.has_another_session_fd(&session_fd);
-        let SessionFd { program, worker, session, ahead, .. } = session_fd;
+        let SessionFd { program, worker, session, .. } = session_fd;
         let number = program.number;
         if is_held {
             return self.count_out(number);
         }
         // Who claimed it, if anybody, knows by now where the session is.
-        let worker = if ahead.is_some() { worker_of(session.load(Ordering::Acquire)) } else { worker };
+        let worker = ahead.map_or(worker, worker_of);
         // Whoever asks for the address next may ask another worker, which would hear of this from the session's own worker too late.
         let id = session.load(Ordering::Acquire);
         if self.workers.is_branched(id) {

@@ -57,7 +57,7 @@ impl Supervisor {
             Request::Interfaces => self.ask_interfaces(asker),
             Request::Open { kind, v6, options, port } => self.ask_open(asker, kind, v6, (options, port)),
             Request::SessionFds { count } => self.ask_session_fds(asker, handle, count),
-            Request::OpenAhead { v6, count } => self.ask_open_ahead(asker, v6, count),
+            Request::OpenAhead { v6, count, fds } => self.ask_open_ahead(asker, handle, v6, (count, fds)),
             Request::Claim { session } => self.ask_claim(asker, session),
             Request::Child => self.expect_child(handle, &asker),
             Request::Segment { segment } => answer_segment(&asker, segment),

@@ -67,6 +67,79 @@ fn connections_are_taken_without_a_question() {
 }
 
 #[test]
+fn a_session_fd_serves_one_connection_after_the_other() {
+    let world = World::new();
+    let (server, client) = guests(&world);
+    let mut listener = server.listener(ADDRESS);
+    let mut fd = server.session_fds(1).unwrap().pop().unwrap();
+    let mut known = Vec::new();
+    let mut most = 0;
+    for _ in 0..40 {
+        let (name, mut ours) = client.open_ahead_with(1, known).unwrap().pop().unwrap();
+        client.connect_with(&mut ours, ADDRESS.parse().unwrap()).unwrap();
+        let session = server.take(&mut listener).unwrap();
+        let (at, mut theirs) = (fd.0, server.claim(session, fd));
+        speak((&client, &mut ours), (&server, &mut theirs));
+        assert_eq!(server.write_some(&mut theirs, b"last"), 4);
+        most = most.max(held(&world));
+        fd = server.close(theirs, at);
+        let mut got = [0; 4];
+        assert!(client.read_all(&mut ours, &mut got));
+        assert_eq!(&got, b"last");
+        client.wait_for(|| ours.state() & state::PEER_CLOSED != 0);
+        assert_eq!(ours.state() & state::FAILED, 0);
+        known = vec![client.close(ours, name)];
+    }
+    // The listener's, the server's one and the client's one.
+    assert_eq!(most, 3);
+    drop((server, client, listener, fd, known));
+    world.wait_until_empty();
+}
+
+#[test]
+fn a_session_whose_session_fd_was_given_to_another_ends_whether_that_was_said_or_not() {
+    let world = World::new();
+    let (server, client) = guests(&world);
+    let mut listener = server.listener(ADDRESS);
+    let (name, fd) = server.session_fds(1).unwrap().pop().unwrap();
+    let first = client.connect(ADDRESS).unwrap();
+    let mut one = server.claim(server.take(&mut listener).unwrap(), (name, fd));
+    let mut second = client.connect(ADDRESS).unwrap();
+    let session = server.take(&mut listener).unwrap();
+    // As when both messages go to different workers, and that of the end comes later.
+    let mut other = server.claim(session, (name, one.session_fd.take().unwrap()));
+    client.wait_for(|| first.state() & state::PEER_CLOSED != 0);
+    server.say(&one.session, request::CLOSE, name);
+    speak((&client, &mut second), (&server, &mut other));
+    // Neither a name of nobody's session fd, nor one that stands for something else, does anything but end the session.
+    server.say(&one.session, request::CLOSE, name.wrapping_add(7));
+    speak((&server, &mut other), (&client, &mut second));
+    server.say(&other.session, request::CLOSE, name.wrapping_add(7));
+    client.wait_for(|| second.state() & state::PEER_CLOSED != 0);
+    drop((server, client, listener, first, one, second, other));
+    world.wait_until_empty();
+}
+
+#[test]
+fn streams_are_not_opened_with_session_fds_of_nobody() {
+    let world = World::new();
+    let (server, client) = guests(&world);
+    let foreign = server.session_fds(3).unwrap();
+    let names = foreign.iter().map(|(name, _)| *name).collect();
+    let sessions = || world.host.counts().unwrap();
+    let asked = client.ask(Request::OpenAhead { v6: false, count: 3, fds: names });
+    assert_eq!(asked.unwrap_err().0, Errno::EBADF as i32);
+    assert_eq!(sessions().cut_off, 0);
+    // No session is left behind.
+    let mine = client.session_fds(2).unwrap();
+    let (names, fds): (Vec<u32>, Vec<_>) = mine.into_iter().unzip();
+    let twice = vec![names[0], names[0], names[1]];
+    assert!(client.ask(Request::OpenAhead { v6: false, count: 3, fds: twice }).is_ok());
+    drop((server, client, foreign, fds));
+    world.wait_until_empty();
+}
+
+#[test]
 fn what_was_written_before_the_claim_was_heard_arrives_though_all_is_closed_by_then() {
     let world = World::new();
     let (server, client) = guests(&world);

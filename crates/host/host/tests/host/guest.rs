@@ -199,9 +199,14 @@ impl Guest {
     pub(crate) fn connect(&self, remote: &str) -> Result<Sock, i32> {
         let remote: SocketAddr = remote.parse().unwrap();
         let mut sock = self.open(Kind::Stream, remote.is_ipv6()).unwrap();
-        self.begin(&mut sock, remote).map_err(|(errno, _)| errno)?;
+        self.connect_with(&mut sock, remote).map(|()| sock)
+    }
+
+    /// Connects a stream that there is.
+    pub(crate) fn connect_with(&self, sock: &mut Sock, remote: SocketAddr) -> Result<(), i32> {
+        self.begin(sock, remote).map_err(|(errno, _)| errno)?;
         self.wait_for(|| sock.state() & (state::CONNECTED | state::FAILED) != 0);
-        if sock.state() & state::FAILED != 0 { Err(sock.error()) } else { Ok(sock) }
+        if sock.state() & state::FAILED != 0 { Err(sock.error()) } else { Ok(()) }
     }
 
     pub(crate) fn accept(&self, listener: &mut Sock) -> Sock {
@@ -226,13 +231,35 @@ impl Guest {
 
     /// Streams ahead of need.
     pub(crate) fn open_ahead(&self, count: u32) -> Result<Vec<Sock>, (i32, String)> {
-        let (reply, fds) = self.ask_for(Request::OpenAhead { v6: false, count }, MAX_AHEAD as usize)?;
-        let Reply::OpenedAhead(sessions) = reply else { panic!("{reply:?} is no stream") };
-        assert_eq!(sessions.len(), fds.len());
+        let opened = self.open_ahead_with(count, Vec::new())?;
+        Ok(opened.into_iter().map(|(_, sock)| sock).collect())
+    }
+
+    /// Streams ahead of need, the first of them with these session fds, and the names of the session fds of all.
+    pub(crate) fn open_ahead_with(
+        &self,
+        count: u32,
+        known: Vec<(u32, OwnedFd)>,
+    ) -> Result<Vec<(u32, Sock)>, (i32, String)> {
+        let names = known.iter().map(|(name, _)| *name).collect();
+        let (reply, fds) = self.ask_for(Request::OpenAhead { v6: false, count, fds: names }, MAX_AHEAD as usize)?;
+        let Reply::OpenedAhead { sessions, first } = reply else { panic!("{reply:?} is no stream") };
+        assert_eq!(sessions.len(), known.len() + fds.len());
         let (kind, options) = (Kind::Stream, SocketOptions::default());
         let session =
             |(id, head)| Session { id, kind, v6: false, head, rx: None, tx: None, local: None, remote: None, options };
-        Ok(sessions.into_iter().zip(fds).map(|(named, fd)| self.sock(session(named), Some(fd))).collect())
+        let fds = known.into_iter().chain((first..).zip(fds));
+        Ok(sessions
+            .into_iter()
+            .zip(fds)
+            .map(|(named, (name, fd))| (name, self.sock(session(named), Some(fd))))
+            .collect())
+    }
+
+    /// Closes a session by a message. Answers the session fd, which is free.
+    pub(crate) fn close(&self, mut sock: Sock, name: u32) -> (u32, OwnedFd) {
+        self.say(&sock.session, request::CLOSE, name);
+        (name, sock.session_fd.take().unwrap())
     }
 
     /// Takes a connection out of a listener's FIFO and marks it as its own, and does not say so.

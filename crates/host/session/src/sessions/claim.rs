@@ -15,6 +15,7 @@ use super::state::{Session, Sessions, gone};
 use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
+use crate::session_fds::{Claimed, SessionFds};
 
 impl Session {
     /// It waits to be claimed, and what stands in the claim word is exchanged, if it is this. False: it was something else, and stays.
@@ -63,10 +64,38 @@ impl Sessions {
             return;
         };
         self.claimed(stack, &program, (handle, id), process);
-        if !fds.claim(message.aux, id) {
+        if !self.is_held_by(&program, (&fds, message.aux), id) {
             // It was closed before we came to hear of it.
             self.end(stack, handle, false);
         }
+    }
+
+    /// A session is held by this session fd of its process from now on. False: that has hung up, so nobody holds it.
+    pub fn is_held_by(&mut self, program: &Arc<Program>, (fds, name): (&SessionFds, u32), id: SessionId) -> bool {
+        match fds.claim(name, id) {
+            Claimed::Free => true,
+            Claimed::Gone => false,
+            Claimed::Instead(before) => {
+                // Its end lies in another worker's ring, or was never said.
+                let program = Arc::clone(program);
+                let close = move |sessions: &mut Sessions, stack: &mut HostStack| {
+                    sessions.close(stack, &program, before);
+                };
+                self.context.to_worker(worker_of(before), Box::new(close));
+                true
+            }
+        }
+    }
+
+    /// A process says that nobody holds the session any more, and that its session fd, which no other process has, is free.
+    pub(super) fn on_close(&mut self, stack: &mut HostStack, at: usize, message: Message) {
+        let queue_pair = &self.queue_pairs[at];
+        let (program, fds) = (Arc::clone(&queue_pair.program), Arc::clone(&queue_pair.session_fds));
+        match self.find(&program, message.session) {
+            Some(handle) => self.end(stack, handle, false),
+            None => self.report.stray_messages += 1,
+        }
+        fds.release(message.aux, message.session, &program.quota);
     }
 
     fn claimed(

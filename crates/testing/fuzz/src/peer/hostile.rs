@@ -121,7 +121,7 @@ impl Hostile {
             9 => self.read(index),
             10 => {
                 let session = if pick & 128 == 0 { id } else { input.long() };
-                self.say(session, u32::from(input.byte() % 6), input.word());
+                self.say(session, u32::from(input.byte() % 9), input.word());
             }
             11 => {
                 let bytes = input.bytes(pick * 34);
@@ -239,7 +239,12 @@ impl Hostile {
             7 => Request::Stayed { what: text(input), why: text(input) },
             8 => return self.inherit(home, id, input),
             9 => return self.lay_in(home, &Request::SessionFds { count: input.word() % 17 }),
-            10 => return self.lay_in(home, &Request::OpenAhead { v6: which & 64 != 0, count: input.word() % 17 }),
+            10 => {
+                return self.lay_in(
+                    home,
+                    &Request::OpenAhead { v6: which & 64 != 0, count: input.word() % 17, fds: self.names(input) },
+                );
+            }
             _ => {
                 let mut hello = hello("hostile", "3", false);
                 (hello.namespace, hello.program) = (text(input), text(input));
@@ -248,6 +253,11 @@ impl Hostile {
             }
         };
         self.ask(home, &request);
+    }
+
+    /// Names of session fds, most of which it has had or has.
+    fn names(&self, input: &mut Input<'_>) -> Vec<u32> {
+        (0..input.word() % 3).map(|_| input.word() % 64).collect()
     }
 
     /// Takes descriptors ahead of need, and gives some up.

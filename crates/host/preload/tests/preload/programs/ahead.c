@@ -139,6 +139,126 @@ static void full(void)
 	close(ours);
 }
 
+/* Sends a descriptor over a pair of sockets, and gives the other end, where it waits. */
+static int on_its_way(int fd)
+{
+	int pair[2];
+	char byte = 0, room[CMSG_SPACE(sizeof(fd))] = "";
+	struct iovec part = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1)
+		die("sendmsg");
+	close(pair[0]);
+	return pair[1];
+}
+
+/* Takes it there. */
+static int arrived(int end)
+{
+	int fd;
+	char byte, room[CMSG_SPACE(sizeof(fd))];
+	struct iovec part = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
+
+	if (recvmsg(end, &message, 0) != 1 || !CMSG_FIRSTHDR(&message))
+		die("recvmsg");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	close(end);
+	return fd;
+}
+
+/* A child that writes when nobody holds the other end of the pipe any more: forked, or a program that was executed behind vfork or by the C library. */
+static pid_t writes_late(int way, int fd, int from)
+{
+	char script[64];
+	pid_t pid;
+
+	snprintf(script, sizeof(script), "read x; printf late >&%d", fd);
+	pid = way == 0 ? fork() : vfork();
+	if (pid != 0)
+		return pid;
+	if (way == 0) {
+		char byte;
+
+		if (read(from, &byte, 1) == 0 && write(fd, "late", 4) == 4)
+			_exit(0);
+		_exit(1);
+	}
+	dup2(from, 0);
+	execl("/bin/sh", "sh", "-c", script, NULL);
+	_exit(1);
+}
+
+/* A connection that somebody else has too goes on when its descriptor here is closed, and is none of those that come next. */
+static void handed(void)
+{
+	int right = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		int ours = connected_to(listening), theirs = accept(listening, NULL, NULL), other = -1, ends[2] = {-1, -1};
+		pid_t pid = 0;
+		char text[8];
+
+		if (i % 4 == 0) {
+			other = dup(theirs);
+		} else if (i % 4 == 1) {
+			other = on_its_way(theirs);
+		} else {
+			if (pipe(ends))
+				die("pipe");
+			fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+			pid = writes_late(i % 4 - 2, theirs, ends[0]);
+			close(ends[0]);
+		}
+		close(theirs);
+		for (int j = 0; j < 3; j++)
+			if (answer() != 0)
+				printf("a connection behind number %d\n", i);
+		if (i % 4 == 1)
+			other = arrived(other);
+		if (pid == 0 && (write(other, "late", 4) != 4 || close(other)))
+			printf("way %d: %s\n", i % 4, strerror(errno));
+		close(ends[1]);
+		right += recv(ours, text, 4, MSG_WAITALL) == 4 && !memcmp(text, "late", 4) && recv(ours, text, 1, 0) == 0;
+		close(ours);
+		if (pid > 0)
+			waitpid(pid, NULL, 0);
+	}
+	printf("handed: %d\n", right);
+}
+
+/* What was set on one connection does not hold for the next. */
+static void fresh(void)
+{
+	int same = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		int ours = connected_to(listening), on = 1, got = -1;
+		int theirs = accept4(listening, NULL, NULL, i % 3 == 0 ? SOCK_NONBLOCK | SOCK_CLOEXEC : 0);
+		socklen_t len = sizeof(got);
+
+		getsockopt(theirs, IPPROTO_TCP, TCP_NODELAY, &got, &len);
+		same += got == 0 && !!(fcntl(theirs, F_GETFL) & O_NONBLOCK) == (i % 3 == 0) && fcntl(theirs, F_GETFD) == (i % 3 == 0);
+		setsockopt(theirs, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		if (i % 5 == 0)
+			fcntl(theirs, F_SETFL, O_NONBLOCK | O_ASYNC);
+		if (i % 7 == 0)
+			fcntl(theirs, F_SETFL, 0);
+		close(theirs);
+		same += !(fcntl(ours, F_GETFL) & O_NONBLOCK);
+		if (i % 4 == 0)
+			fcntl(ours, F_SETFL, O_NONBLOCK);
+		close(ours);
+	}
+	printf("fresh: %d\n", same);
+}
+
 int main(int argc, char **argv)
 {
 	self_from(argc > 1 ? argv[1] : "127.0.0.1");
@@ -146,6 +266,8 @@ int main(int argc, char **argv)
 	numbers();
 	child();
 	executed();
+	handed();
+	fresh();
 	killed();
 	full();
 	return 0;

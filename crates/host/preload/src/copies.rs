@@ -1,0 +1,87 @@
+//! How descriptors of this process get into others: then a session fd may have copies that nobody here counts, and it serves one connection only.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::ptr;
+
+use libc::{FILE, mmsghdr, msghdr};
+
+use crate::export::{guarded, interpose};
+use crate::process::client;
+use crate::real;
+
+/// Copies may be made now.
+pub(crate) fn may_be_made() {
+    if let Some(client) = client() {
+        client.session_fds_are_copied();
+    }
+}
+
+/// Notes descriptors that a message takes along. False: what becomes of the message is no matter of this.
+///
+/// # Safety
+/// As `sendmsg(2)` asks of its message.
+pub(crate) unsafe fn go_along(message: *const msghdr) -> bool {
+    // SAFETY: null, or the caller's message.
+    if let (Some(message), true) = (unsafe { message.as_ref() }, client().is_some())
+        && message.msg_controllen > 0
+        // SAFETY: the caller's control messages are as long as it says.
+        && unsafe { has_rights(message) }
+    {
+        may_be_made();
+    }
+    false
+}
+
+/// The same for several messages.
+///
+/// # Safety
+/// As `sendmmsg(2)` asks of its messages.
+pub(crate) unsafe fn go_along_with(messages: *const mmsghdr, count: c_uint) -> bool {
+    // Linux sends no more at once.
+    for at in 0..count.min(libc::UIO_MAXIOV as c_uint) as usize {
+        if messages.is_null() || client().is_none() {
+            break;
+        }
+        // SAFETY: there are so many.
+        unsafe { go_along(ptr::from_ref(&(*messages.add(at)).msg_hdr)) };
+    }
+    false
+}
+
+/// # Safety
+/// The message's control messages are as long as it says.
+unsafe fn has_rights(message: &msghdr) -> bool {
+    // SAFETY: as the caller says; these walk within that length.
+    unsafe {
+        let mut control = libc::CMSG_FIRSTHDR(message);
+        while let Some(head) = control.as_ref() {
+            if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+                return true;
+            }
+            control = libc::CMSG_NXTHDR(message, control);
+        }
+    }
+    false
+}
+
+/// The library watches whatever process it is in.
+fn is_watched() -> bool {
+    true
+}
+
+interpose! {
+    /// `system(3)`: makes a child by a way that no other function shows.
+    fn system(command: *const c_char) -> c_int, if is_watched() => { may_be_made(); None };
+}
+
+/// `popen(3)`: likewise.
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    guarded(may_be_made);
+    // SAFETY: the caller's own arguments.
+    unsafe { real::popen(command, mode) }
+}
