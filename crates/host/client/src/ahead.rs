@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clearway_shm::attach_socket::{Kind, MAX_AHEAD, Place, Reply, Request, Session, SessionId, SocketOptions};
+use clearway_shm::attach_socket::{Kind, Place, Reply, Request, Session, SessionId, SocketOptions};
 use clearway_shm::layout::request;
 
 use crate::attach::Attachment;
@@ -20,11 +20,14 @@ use crate::{Client, Errno, Socket};
 /// Asked for at once at most.
 const MOST: u32 = 16;
 
-/// Session fds that are kept for the next connections at most; some room is left for those that are asked for.
-const KEPT: u32 = MAX_AHEAD - MOST / 2;
+/// Session fds that are kept for the next connections at most: as many as a server has closed when it takes the next ones.
+const KEPT: u32 = 256;
 
-/// Of the descriptors that the process may have, one in so many is asked for at once at most, and kept.
+/// Of the descriptors that the process may have, one in so many is asked for at once at most,
 const OF_LIMIT: u64 = 64;
+
+/// and one in so many is kept at most.
+const KEPT_OF_LIMIT: u64 = 16;
 
 /// What is held.
 #[derive(Default)]
@@ -76,10 +79,10 @@ impl SessionFd {
     }
 }
 
-/// How many descriptors a process that may have so many holds ahead, of these.
-fn within_limit(count: u32) -> u32 {
+/// So many descriptors, or one in so many of those that the process may have.
+fn within_limit(count: u32, one_in: u64) -> u32 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    count.min((limit / OF_LIMIT).try_into().unwrap_or(u32::MAX))
+    count.min((limit / one_in).try_into().unwrap_or(u32::MAX))
 }
 
 /// How many to ask for when so many were needed; fewer than two are not worth it.
@@ -88,7 +91,7 @@ fn worth_asking(needed: u32) -> Option<u32> {
     if count < 2 {
         return None;
     }
-    Some(within_limit(count)).filter(|count| *count > 1)
+    Some(within_limit(count, OF_LIMIT)).filter(|count| *count > 1)
 }
 
 /// Session fds as they came with an answer.
@@ -119,7 +122,7 @@ impl Client {
         let one = fds.pop();
         self.keep(attachment, |ahead| {
             ahead.fds.append(&mut fds);
-            ahead.kept = within_limit(KEPT);
+            ahead.kept = within_limit(KEPT, KEPT_OF_LIMIT);
         });
         one
     }
@@ -166,7 +169,7 @@ impl Client {
         self.keep(attachment, |ahead| {
             if has_opened && ahead.routes == routes {
                 ahead.streams[usize::from(v6)].append(&mut streams);
-                ahead.kept = within_limit(KEPT);
+                ahead.kept = within_limit(KEPT, KEPT_OF_LIMIT);
             }
             // For these there was no stream.
             ahead.fds.extend(known);

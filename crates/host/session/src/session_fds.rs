@@ -76,7 +76,8 @@ impl SessionFds {
     pub fn release(&self, name: u32, session: SessionId, quota: &Arc<Quota>) {
         let mut inside = self.inside();
         let Inside { fds, free, .. } = &mut *inside;
-        let Some(one) = fds.get_mut(&name).filter(|one| one.word.load(Ordering::Acquire) == session) else { return };
+        let stands = |one: &&mut One| session != 0 && one.word.load(Ordering::Acquire) == session;
+        let Some(one) = fds.get_mut(&name).filter(stands) else { return };
         one.word.store(0, Ordering::Release);
         *free += 1;
         if *free > MAX_AHEAD {

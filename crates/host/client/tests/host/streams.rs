@@ -359,10 +359,31 @@ fn connections_that_are_closed_by_a_message_make_no_descriptor_and_hardly_a_ques
     // A connect is asked for, and streams by the dozen.
     let asked = after.questions - before.questions;
     assert!(asked <= u64::from(MANY) * 9 / 8, "{asked} questions for {MANY} connections");
+    // Many that are open at once, and closed at once.
+    let wave = || {
+        let pairs: Vec<_> = (0..40).map(|_| (connect(&client, listener.local()), accept(&listener))).collect();
+        let closed = pairs.iter().flat_map(|(ours, theirs)| [theirs, ours]);
+        closed.filter(|socket| socket.close_by_message(socket.session_fd.as_fd())).count()
+    };
+    for _ in 0..5 {
+        assert_eq!(wave(), 80);
+    }
     let (ours, theirs) = (connect(&client, listener.local()), accept(&listener));
     for (client, socket) in [(&client, &ours), (&server, &theirs)] {
         // Somebody else may have a copy by now.
         client.session_fds_are_copied();
         assert!(!socket.close_by_message(socket.session_fd.as_fd()));
+    }
+}
+
+#[test]
+fn an_option_that_was_set_right_before_the_close_holds_for_it() {
+    let world = World::new();
+    for _ in 0..20 {
+        let (ours, theirs) = pair(&world);
+        theirs.set_options(&SocketOptions { linger: Some(0), ..SocketOptions::default() }).unwrap();
+        // Nothing wakes the worker for it but the session fd that hangs up.
+        drop(theirs);
+        assert_eq!(recv(&ours, 1, 0), Err(Errno::CONNRESET));
     }
 }

@@ -32,6 +32,9 @@ fn a_session_fd_serves_one_session_after_the_other() {
         fds.release(name, session, &quota);
         assert_eq!(fds.room(), MAX_AHEAD - 1);
     }
+    // What is free is not freed once more, whatever a message names.
+    fds.release(name, 0, &quota);
+    assert_eq!(fds.room(), MAX_AHEAD - 1);
     // The end of one session is heard behind the claim of the next: on another worker, by another ring.
     assert_eq!(fds.claim(name, 7), Claimed::Free);
     assert_eq!(fds.claim(name, 8), Claimed::Instead(7));

@@ -174,7 +174,7 @@ static int arrived(int end)
 }
 
 /* A child that writes when nobody holds the other end of the pipe any more: forked, or a program that was executed behind vfork or by the C library. */
-static pid_t writes_late(int way, int fd, int from)
+static pid_t writes_late(int way, int fd, int ends[2])
 {
 	char script[64];
 	pid_t pid;
@@ -186,11 +186,12 @@ static pid_t writes_late(int way, int fd, int from)
 	if (way == 0) {
 		char byte;
 
-		if (read(from, &byte, 1) == 0 && write(fd, "late", 4) == 4)
+		close(ends[1]);
+		if (read(ends[0], &byte, 1) == 0 && write(fd, "late", 4) == 4)
 			_exit(0);
 		_exit(1);
 	}
-	dup2(from, 0);
+	dup2(ends[0], 0);
 	execl("/bin/sh", "sh", "-c", script, NULL);
 	_exit(1);
 }
@@ -213,7 +214,7 @@ static void handed(void)
 			if (pipe(ends))
 				die("pipe");
 			fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-			pid = writes_late(i % 4 - 2, theirs, ends[0]);
+			pid = writes_late(i % 4 - 2, theirs, ends);
 			close(ends[0]);
 		}
 		close(theirs);
