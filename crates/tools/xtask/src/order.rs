@@ -84,9 +84,9 @@ pub const ORDERS: &[Order] = &[
         loose("tables and verbs", &["export", "full", "info", "mod", "passive", "prefetch", "shortage", "syn_rcvd", "table", "time_wait", "verbs"]),
     ]),
     settled("session", &[
-        floor("words and tools", &["errno", "interfaces", "mailbox", "memory", "session_fds"]),
+        floor("words and tools", &["errno", "interfaces", "mailbox", "memory"]),
         floor("limits", &["quota"]),
-        floor("programs", &["program"]),
+        floor("programs, and what they hold", &["program", "session_fds"]),
         floor("FIFOs", &["store"]),
         floor("the stack's types", &["env"]),
         floor("sessions", &["sessions"]),
