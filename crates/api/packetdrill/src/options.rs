@@ -13,11 +13,15 @@ use crate::world::{Errno, World};
 
 /// The values as Linux lays them out.
 pub(crate) fn tcp_info(info: &Info) -> [u8; INFO_LEN] {
+    values(info).to_linux()
+}
+
+fn values(info: &Info) -> clearway_options::Info {
     let mut all = clearway_options::Info::default();
     for field in clearway_options::Info::FIELDS {
         field.put(&mut all, info.get(field.name).copied().unwrap_or_default() as u64);
     }
-    all.to_linux()
+    all
 }
 
 /// The option of that level and name with that value; None when scripts may set it and nothing follows from it here.
@@ -107,8 +111,10 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_TYPE) => number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => Ok(tcp_info(&info()?).to_vec()),
-        // No congestion control here has anything to tell, as Linux's Reno and CUBIC have not.
-        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => info().map(|_| Vec::new()),
+        // As on Linux, Reno and CUBIC have nothing to tell.
+        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => {
+            Ok(values(&info()?).to_linux_bbr().map_or_else(Vec::new, |bbr| bbr.to_vec()))
+        }
         (libc::SOL_SOCKET, SO_MEMINFO) => {
             let info = info()?;
             Ok(memory(world.core(&mut state).queued(core), &info))

@@ -1,14 +1,21 @@
-//! The values of TCP_INFO, and where each lies in Linux's `struct tcp_info` (`linux/tcp.h`).
+//! The values of TCP_INFO, and where each lies in Linux's `struct tcp_info` (`linux/tcp.h`); and those of TCP_CC_INFO for BBR (`struct tcp_bbr_info` of
+//! `linux/inet_diag.h`).
 
 /// Bytes of `struct tcp_info` in Linux 6. A caller of an older time asks for less, and gets the beginning.
 pub const INFO_LEN: usize = 280;
+
+/// Bytes of `struct tcp_bbr_info`.
+pub const BBR_INFO_LEN: usize = 20;
+
+/// Where that structure begins among the numbers of fields, far behind what `struct tcp_info` may grow to.
+const BBR_AT: usize = 4096;
 
 /// Where a value lies.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoField {
     /// Its name in C. The two window scales, which are bit fields there, have names as well.
     pub name: &'static str,
-    /// The byte that it begins in.
+    /// The byte that it begins in; of the values of congestion control, so many bytes behind a place that no structure reaches.
     pub offset: usize,
     /// The bit of that byte that it begins at; 0 unless it is shorter than a byte.
     pub shift: usize,
@@ -183,6 +190,14 @@ info! {
     accecn_fail_mode: u16, "tcpi_accecn_fail_mode", 276 . 0, 16;
     /// 1: the peer has sent an AccECN option.
     accecn_opt_seen: u16, "tcpi_accecn_opt_seen", 278 . 0, 16;
+    /// BBR: bytes per second that the path is thought to carry. Linux has it in two halves.
+    bbr_bw: u64, "bbr_bw_lo", 4096 . 0, 64;
+    /// BBR: the shortest round trip that it reckons with.
+    bbr_min_rtt: u32, "bbr_min_rtt", 4104 . 0, 32;
+    /// BBR: the gain of the pacing rate, in 256ths.
+    bbr_pacing_gain: u32, "bbr_pacing_gain", 4108 . 0, 32;
+    /// BBR: the gain of the window, in 256ths; 0 where the algorithm is another one.
+    bbr_cwnd_gain: u32, "bbr_cwnd_gain", 4112 . 0, 32;
 }
 
 impl InfoField {
@@ -213,8 +228,8 @@ impl InfoField {
         })
     }
 
-    fn write(&self, value: u64, bytes: &mut [u8; INFO_LEN]) {
-        let at = self.offset;
+    fn write(&self, value: u64, begin: usize, bytes: &mut [u8]) {
+        let at = self.offset - begin;
         match self.bits {
             16 => bytes[at..at + 2].copy_from_slice(&(value as u16).to_ne_bytes()),
             32 => bytes[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes()),
@@ -240,10 +255,19 @@ impl Info {
     /// As Linux lays it out.
     pub fn to_linux(&self) -> [u8; INFO_LEN] {
         let mut bytes = [0; INFO_LEN];
-        for field in Info::FIELDS {
-            field.write(field.get(self), &mut bytes);
+        for field in Info::FIELDS.iter().filter(|field| field.offset < INFO_LEN) {
+            field.write(field.get(self), 0, &mut bytes);
         }
         bytes
+    }
+
+    /// What Linux tells of the algorithm that goes by BBR (TCP_CC_INFO); None: of others there is nothing to tell.
+    pub fn to_linux_bbr(&self) -> Option<[u8; BBR_INFO_LEN]> {
+        let mut bytes = [0; BBR_INFO_LEN];
+        for field in Info::FIELDS.iter().filter(|field| field.offset >= BBR_AT) {
+            field.write(field.get(self), BBR_AT, &mut bytes);
+        }
+        (self.bbr_cwnd_gain != 0).then_some(bytes)
     }
 }
 
@@ -278,7 +302,7 @@ mod tests {
         let info = full();
         let bytes = info.to_linux();
         let mut end = 0;
-        for field in Info::FIELDS {
+        for field in Info::FIELDS.iter().filter(|field| field.offset < BBR_AT) {
             assert_eq!(field.read(&bytes), Some(field.get(&info)), "{}", field.name);
             assert_eq!(field.read(&bytes[..field.offset]), None, "{}", field.name);
             let begin = field.offset * 8 + field.shift;
@@ -286,5 +310,22 @@ mod tests {
             end = begin + field.bits;
         }
         assert_eq!(end, INFO_LEN * 8);
+    }
+
+    #[test]
+    fn what_bbr_tells_lies_in_a_structure_of_its_own() {
+        let info = Info {
+            bbr_bw: 0x0102_0304_0506_0708,
+            bbr_min_rtt: 20_000,
+            bbr_pacing_gain: 320,
+            bbr_cwnd_gain: 512,
+            ..Info::default()
+        };
+        let bytes = info.to_linux_bbr().unwrap();
+        let words: [u32; 5] = core::array::from_fn(|at| u32::from_ne_bytes(*bytes[at * 4..].first_chunk().unwrap()));
+        let halves = u64::from(words[1]) << 32 | u64::from(words[0]);
+        assert_eq!((halves, &words[2..]), (info.bbr_bw, &[20_000, 320, 512][..]));
+        assert_eq!(info.to_linux(), [0; INFO_LEN]);
+        assert_eq!(Info { bbr_bw: 5, ..Info::default() }.to_linux_bbr(), None, "another algorithm");
     }
 }

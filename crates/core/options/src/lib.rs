@@ -16,6 +16,6 @@ mod info;
 mod table;
 mod values;
 
-pub use info::{INFO_LEN, Info, InfoField};
+pub use info::{BBR_INFO_LEN, INFO_LEN, Info, InfoField};
 pub use table::{Errno, Going, How, Level, OPTIONS, SocketOption};
 pub use values::{Congestion, Field, PMTU_DISC_DO, PMTU_DISC_INTERFACE, PMTU_DISC_PROBE, SocketOptions};

@@ -211,7 +211,7 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Tcp, 30, "TCP_FASTOPEN_CONNECT", Shaped(F::FastOpenConnect), Along, EARLY),
     row(Tcp, 25, "TCP_NOTSENT_LOWAT",   Shaped(F::NotsentLowat), Along, "bytes that may be written and not sent, 16 KiB at least; the socket is writable below half of it"),
     row(Tcp, 17, "TCP_THIN_DUPACK",     Own,                   Tunes, "does nothing, as on Linux"),
-    row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along, "empty, as on Linux for reno and cubic"),
+    row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along, "for bbr its rate, round trip and gains; empty for reno and cubic, as on Linux"),
     row(Tcp, 36, "TCP_INQ",             Own,                   Along, "what is left to be read comes as a control message"),
     row(Tcp, 27, "TCP_SAVE_SYN",        OffOnly,               Tunes, OFF),
     row(Tcp, 14, "TCP_MD5SIG",          Absent,                Stays, ""),

@@ -51,5 +51,5 @@ pub use stack::misdelivered::MisdeliveredPacket;
 pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
-pub use tcp::{ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, State, TcpInfo};
+pub use tcp::{BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, State, TcpInfo};
 pub use udp::{Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec, UdpSummary};

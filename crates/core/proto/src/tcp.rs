@@ -71,7 +71,7 @@ mod turn;
 mod verbs;
 mod window;
 
-pub use api::{ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, TcpInfo};
+pub use api::{BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, TcpInfo};
 pub(crate) use context::{Arrival, Cx};
 pub use state::State;
 pub(crate) use table::Tcp;

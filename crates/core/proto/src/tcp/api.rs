@@ -153,6 +153,21 @@ pub struct TcpInfo {
     pub congestion: Congestion,
     /// What the congestion control is doing.
     pub phase: Phase,
+    /// What BBR reckons with, where that is the algorithm.
+    pub bbr: Option<BbrInfo>,
+}
+
+/// What BBR reckons with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BbrInfo {
+    /// Bytes in a second that the path is thought to carry; 0: nothing was measured yet.
+    pub bw: u64,
+    /// The shortest round trip; zero: none was measured yet.
+    pub min_rtt: Duration,
+    /// By what the rate is multiplied, in hundredths.
+    pub pacing_gain: u32,
+    /// By what the volume of the path is multiplied, in hundredths.
+    pub cwnd_gain: u32,
 }
 
 /// How congestion is notified.

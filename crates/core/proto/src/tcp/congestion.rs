@@ -4,6 +4,7 @@
 use clearway_base::{Duration, Instant};
 
 use super::ack_info::AckInfo;
+use super::api::BbrInfo;
 use super::cc::{Bbr, Cc, Event, Input, Known};
 use super::conn::Conn;
 use super::context::Pools;
@@ -206,6 +207,11 @@ impl<E: Env> Conn<E> {
         {
             paced.delivery.app_limits(pipe);
         }
+    }
+
+    /// What BBR reckons with, where that is the algorithm.
+    pub(super) fn bbr_info(&self, p: &Pools<E>) -> Option<BbrInfo> {
+        self.cc.paced().get(&p.paced)?.bbr.as_ref().map(Bbr::info)
     }
 
     /// Bytes in a second at which data leaves; None: it is not paced.

@@ -86,6 +86,7 @@ impl<E: Env> Tcp<E> {
             congestion: c.settings.congestion(),
             pacing_rate: c.pacing_rate(p),
             max_pacing_rate: rare.seldom.max_pacing_rate(),
+            bbr: c.bbr_info(p),
             phase: match c.recovery.phase() {
                 recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
                 recovery::Phase::Open | recovery::Phase::Probing => Phase::Open,

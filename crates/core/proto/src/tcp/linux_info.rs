@@ -22,6 +22,11 @@ const NO_SSTHRESH: u32 = i32::MAX as u32;
 /// Linux says the largest number where nothing paces.
 const NO_PACING: u64 = u64::MAX;
 
+/// Linux tells gains in 256ths.
+fn linux_gain(hundredths: u32) -> u32 {
+    hundredths * 256 / 100
+}
+
 impl TcpInfo {
     /// As Linux's TCP_INFO has it, which counts in segments where this stack counts in bytes.
     pub fn to_linux(&self) -> Info {
@@ -99,6 +104,10 @@ impl TcpInfo {
             delivery_rate_app_limited: self.delivery_rate_app_limited.into(),
             pacing_rate: self.pacing_rate.unwrap_or(NO_PACING),
             max_pacing_rate: self.max_pacing_rate.unwrap_or(NO_PACING),
+            bbr_bw: self.bbr.map_or(0, |bbr| bbr.bw),
+            bbr_min_rtt: self.bbr.map_or(0, |bbr| micros(bbr.min_rtt)),
+            bbr_pacing_gain: self.bbr.map_or(0, |bbr| linux_gain(bbr.pacing_gain)),
+            bbr_cwnd_gain: self.bbr.map_or(0, |bbr| linux_gain(bbr.cwnd_gain)),
             busy_time: self.busy.as_micros(),
             rwnd_limited: self.rwnd_limited.as_micros(),
             sndbuf_limited: self.sndbuf_limited.as_micros(),

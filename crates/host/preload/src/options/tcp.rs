@@ -96,8 +96,8 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         libc::TCP_THIN_LINEAR_TIMEOUTS => Value::Number(options.linear_timeouts.into()),
         TCP_INQ => Value::Number(c_int::from(ours.extra().inq)),
         libc::TCP_THIN_DUPACK => Value::Number(0),
-        // As Linux has it of both: they have nothing to tell.
-        libc::TCP_CC_INFO => Value::Bytes(Vec::new()),
+        // As on Linux, Reno and CUBIC have nothing to tell.
+        libc::TCP_CC_INFO => Value::Bytes(ours.socket.info()?.to_linux_bbr().map_or_else(Vec::new, |bbr| bbr.to_vec())),
         // A listener's connections have none of it.
         libc::TCP_FASTOPEN if ours.socket.remote().is_some() && !ours.socket.is_listener() => Value::Number(0),
         libc::TCP_FASTOPEN => Value::Number(c_int::try_from(options.fast_open).unwrap_or(c_int::MAX)),

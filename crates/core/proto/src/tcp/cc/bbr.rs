@@ -15,6 +15,7 @@ use clearway_base::{Duration, Instant, Rng};
 
 use super::window::{MAX_CWND, Window};
 use crate::export::Fields;
+use crate::tcp::api::BbrInfo;
 use crate::tcp::delivery::RateSample;
 
 mod model;
@@ -287,6 +288,12 @@ impl Bbr {
     /// Bytes in a second at which data leaves.
     pub(crate) fn pacing_rate(&self) -> u64 {
         self.pacing_rate
+    }
+
+    /// What it tells of itself.
+    pub(crate) fn info(&self) -> BbrInfo {
+        let min_rtt = self.min_rtt.unwrap_or_default();
+        BbrInfo { bw: self.bw, min_rtt, pacing_gain: self.pacing_gain, cwnd_gain: self.cwnd_gain }
     }
 
     /// What another stack has to know.

@@ -178,3 +178,22 @@ fn a_connection_without_a_place_for_bbr_goes_by_cubic_and_says_so() {
     stack.set_options(second, bbr);
     assert_eq!(kinds(stack, second), (Congestion::Bbr, Congestion::Bbr));
 }
+
+#[test]
+fn bbr_tells_what_it_reckons_with_and_others_tell_nothing() {
+    let mut w = World::new(config(), Offloads::default(), ms(5));
+    let (a, b) = w.connect(ConnOptions { congestion: Congestion::Bbr, ..ConnOptions::default() });
+    let data = pattern(1 << 20);
+    w.transfer(0, a, b, &data, secs(60));
+    let info = w.ends[0].stack.info(a).unwrap();
+    let bbr = info.bbr.expect("BBR is in use");
+    assert!(bbr.min_rtt >= ms(10) && bbr.min_rtt < ms(20), "{:?}", bbr.min_rtt);
+    assert!(bbr.bw > 0 && bbr.cwnd_gain >= 50 && bbr.pacing_gain >= 50, "{bbr:?}");
+    let told = info.to_linux().to_linux_bbr().expect("TCP_CC_INFO");
+    assert_eq!(told[..8], bbr.bw.to_ne_bytes());
+    assert_eq!(told[8..12], (bbr.min_rtt.as_micros() as u32).to_ne_bytes());
+    assert_eq!(told[16..], (bbr.cwnd_gain * 256 / 100).to_ne_bytes());
+    w.ends[0].stack.set_options(a, ConnOptions::default());
+    let info = w.ends[0].stack.info(a).unwrap();
+    assert_eq!((info.bbr, info.to_linux().to_linux_bbr()), (None, None));
+}
