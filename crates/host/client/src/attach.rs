@@ -204,11 +204,11 @@ impl Attachment {
             return;
         }
         for (index, worker) in self.requests.iter().enumerate() {
-            if worker.owed.swap(false, Ordering::Relaxed)
+            if worker.owed.swap(false, Ordering::Relaxed) {
                 // One that is awake looks before it sleeps.
-                && let Some(sleep) = self.host.which_sleep(index)
-            {
-                worker.wake(sleep);
+                if let Some(sleep) = self.host.which_sleep(index) {
+                    worker.wake(sleep);
+                }
             }
         }
     }

@@ -75,10 +75,10 @@ impl Client {
         let Some(stack) = self.stack_inside() else { return };
         let turned = if attend { stack.turn_and_attend() } else { stack.turn() };
         self.hub().drain();
-        if turned.failed()
-            && let Some(attachment) = self.alive()
-        {
-            self.host_died(&attachment);
+        if turned.failed() {
+            if let Some(attachment) = self.alive() {
+                self.host_died(&attachment);
+            }
         }
     }
 
@@ -116,10 +116,10 @@ impl Client {
 
     /// In a forked child: the stack is the parent's alone.
     pub(crate) fn leave_inside(&self) {
-        if let Some(inside) = &self.inside
-            && !inside.has_left.swap(true, Ordering::Relaxed)
-        {
-            inside.stack.leave();
+        if let Some(inside) = &self.inside {
+            if !inside.has_left.swap(true, Ordering::Relaxed) {
+                inside.stack.leave();
+            }
         }
     }
 

@@ -22,12 +22,11 @@ pub(crate) fn may_be_made() {
 /// As `sendmsg(2)` asks of its message.
 pub(crate) unsafe fn go_along(message: *const msghdr) -> bool {
     // SAFETY: null, or the caller's message.
-    if let (Some(message), true) = (unsafe { message.as_ref() }, client().is_some())
-        && message.msg_controllen > 0
+    if let (Some(message), true) = (unsafe { message.as_ref() }, client().is_some()) {
         // SAFETY: the caller's control messages are as long as it says.
-        && unsafe { has_rights(message) }
-    {
-        may_be_made();
+        if message.msg_controllen > 0 && unsafe { has_rights(message) } {
+            may_be_made();
+        }
     }
     false
 }

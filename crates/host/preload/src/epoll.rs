@@ -50,10 +50,10 @@ impl Set {
 
     /// A member of the kernel's joins the kernel's set.
     fn kernels_join(&self) {
-        if !self.kernels.swap(true, Ordering::SeqCst)
-            && let Some(inner) = self.inner.get()
-        {
-            inner.has_kernel_members();
+        if !self.kernels.swap(true, Ordering::SeqCst) {
+            if let Some(inner) = self.inner.get() {
+                inner.has_kernel_members();
+            }
         }
     }
 
@@ -108,11 +108,11 @@ impl Set {
     fn leave(&self, epfd: c_int) {
         let mut waiting = self.waiting();
         waiting.threads -= 1;
-        if waiting.threads == 0
-            && let Some(notifier) = waiting.notifier.take()
-        {
-            // SAFETY: takes a member out of a set.
-            unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, notifier.as_raw_fd(), std::ptr::null_mut()) };
+        if waiting.threads == 0 {
+            if let Some(notifier) = waiting.notifier.take() {
+                // SAFETY: takes a member out of a set.
+                unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, notifier.as_raw_fd(), std::ptr::null_mut()) };
+            }
         }
     }
 }
@@ -298,11 +298,11 @@ fn join(inner: &Arc<EpollSet>, fd: c_int, event: EpollEvent) -> Answer<()> {
 
 /// A socket that was a member of a set became Clearway's: it is a member again.
 pub(crate) fn rejoin(epfd: c_int, fd: c_int, event: EpollEvent) {
-    if let Some(Object::Set(set)) = TABLE.get(epfd).as_deref()
-        && let Ok(inner) = set.inner_made(epfd)
-    {
-        // The set may know another socket by this number, which is the program's mistake.
-        let _ = join(inner, fd, event);
+    if let Some(Object::Set(set)) = TABLE.get(epfd).as_deref() {
+        if let Ok(inner) = set.inner_made(epfd) {
+            // The set may know another socket by this number, which is the program's mistake.
+            let _ = join(inner, fd, event);
+        }
     }
 }
 

@@ -231,68 +231,93 @@ const IN_REGISTERS: usize = 6;
 #[cfg(target_arch = "aarch64")]
 const IN_REGISTERS: usize = 8;
 
-/// Defines a function of a list. Rust cannot define one that is declared with `...`, so what came in registers is laid into memory here, and where the rest lies is passed on.
+/// Defines a function of a list. Rust cannot define one that is declared with `...`, so what came in registers is laid into memory in assembly, and where the rest lies is passed on.
+///
+/// The library shows only symbols that Rust defines, so the one of C's name is a Rust function that has nothing but a jump in it: it keeps no register, and `nostack` leaves the stack as it came.
 macro_rules! takes_list {
-    ($name:ident, $which:expr) => {
+    ($name:ident, $inner:ident, $which:expr) => {
+        // The six words below the return address, the first of them lowest, and eight bytes so that the stack is aligned.
+        #[cfg(target_arch = "x86_64")]
+        core::arch::global_asm!(
+            concat!(".globl ", stringify!($inner)),
+            concat!(".hidden ", stringify!($inner)),
+            concat!(".type ", stringify!($inner), ", @function"),
+            concat!(stringify!($inner), ":"),
+            ".cfi_startproc",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "push r9",
+            "push r8",
+            "push rcx",
+            "push rdx",
+            "push rsi",
+            "push rdi",
+            ".cfi_adjust_cfa_offset 48",
+            "mov rdi, rsp",
+            "lea rsi, [rsp + 64]",
+            "mov edx, {which}",
+            "call {execute}",
+            "add rsp, 56",
+            ".cfi_adjust_cfa_offset -56",
+            "ret",
+            ".cfi_endproc",
+            which = const $which,
+            execute = sym execute_list,
+        );
+        #[cfg(target_arch = "aarch64")]
+        core::arch::global_asm!(
+            concat!(".globl ", stringify!($inner)),
+            concat!(".hidden ", stringify!($inner)),
+            concat!(".type ", stringify!($inner), ", @function"),
+            concat!(stringify!($inner), ":"),
+            ".cfi_startproc",
+            "sub sp, sp, #80",
+            ".cfi_adjust_cfa_offset 80",
+            "stp x0, x1, [sp]",
+            "stp x2, x3, [sp, #16]",
+            "stp x4, x5, [sp, #32]",
+            "stp x6, x7, [sp, #48]",
+            "str x30, [sp, #64]",
+            ".cfi_offset 30, -16",
+            "mov x0, sp",
+            "add x1, sp, #80",
+            "mov x2, {which}",
+            "bl {execute}",
+            "ldr x30, [sp, #64]",
+            "add sp, sp, #80",
+            ".cfi_adjust_cfa_offset -80",
+            "ret",
+            ".cfi_endproc",
+            which = const $which,
+            execute = sym execute_list,
+        );
+
+        // SAFETY: the symbol is defined above.
+        unsafe extern "C" {
+            fn $inner();
+        }
+
         /// `execl(3)` and its like.
         ///
         /// # Safety
         /// As for the C function of this name.
         // SAFETY: it stands in for the function of this name in the C library, with its signature.
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() -> c_int {
-            // The six words below the return address, the first of them lowest, and eight bytes so that the stack is aligned.
+            // SAFETY: registers and stack are as they came, and the other function returns to our caller.
             #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!(
-                ".cfi_startproc",
-                "sub rsp, 8",
-                ".cfi_adjust_cfa_offset 8",
-                "push r9",
-                "push r8",
-                "push rcx",
-                "push rdx",
-                "push rsi",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 48",
-                "mov rdi, rsp",
-                "lea rsi, [rsp + 64]",
-                "mov edx, {which}",
-                "call {execute}",
-                "add rsp, 56",
-                ".cfi_adjust_cfa_offset -56",
-                "ret",
-                ".cfi_endproc",
-                which = const $which,
-                execute = sym execute_list,
-            );
+            unsafe {
+                core::arch::asm!("jmp {inner}", inner = sym $inner, options(noreturn, nostack))
+            }
+            // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
-            core::arch::naked_asm!(
-                ".cfi_startproc",
-                "sub sp, sp, #80",
-                ".cfi_adjust_cfa_offset 80",
-                "stp x0, x1, [sp]",
-                "stp x2, x3, [sp, #16]",
-                "stp x4, x5, [sp, #32]",
-                "stp x6, x7, [sp, #48]",
-                "str x30, [sp, #64]",
-                ".cfi_offset 30, -16",
-                "mov x0, sp",
-                "add x1, sp, #80",
-                "mov x2, {which}",
-                "bl {execute}",
-                "ldr x30, [sp, #64]",
-                "add sp, sp, #80",
-                ".cfi_adjust_cfa_offset -80",
-                "ret",
-                ".cfi_endproc",
-                which = const $which,
-                execute = sym execute_list,
-            );
+            unsafe {
+                core::arch::asm!("b {inner}", inner = sym $inner, options(noreturn, nostack))
+            }
         }
     };
 }
 
-takes_list!(execl, 0);
-takes_list!(execlp, Lists::SEARCH);
-takes_list!(execle, Lists::ENVIRONMENT);
+takes_list!(execl, clearway_execl, 0);
+takes_list!(execlp, clearway_execlp, Lists::SEARCH);
+takes_list!(execle, clearway_execle, Lists::ENVIRONMENT);

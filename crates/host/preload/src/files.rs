@@ -183,10 +183,10 @@ fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> In
     }
     let held = TABLE.get(from);
     let old = TABLE.get(to);
-    if let (Some(held), Some(old)) = (&held, &old)
-        && held.same(old)
-    {
-        return Some(copy());
+    if let (Some(held), Some(old)) = (&held, &old) {
+        if held.same(old) {
+            return Some(copy());
+        }
     }
     if let Some(old) = object::put(to, None) {
         before_close(to, &old);

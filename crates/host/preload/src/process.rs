@@ -189,10 +189,10 @@ fn wiped_page() -> Option<*mut AtomicU32> {
 #[inline]
 pub(crate) fn notice_clone() {
     // SAFETY: null, or a page that is never unmapped.
-    if let Some(mark) = unsafe { MARK.load(Ordering::Acquire).as_ref() }
-        && mark.load(Ordering::Relaxed) == 0
-    {
-        cloned(mark);
+    if let Some(mark) = unsafe { MARK.load(Ordering::Acquire).as_ref() } {
+        if mark.load(Ordering::Relaxed) == 0 {
+            cloned(mark);
+        }
     }
 }
 
@@ -221,15 +221,15 @@ pub(crate) fn before_change() {
     watch_forks();
     if client().is_none() {
         let _locked = ATTACHING.lock();
-        if client().is_none()
-            && let Ok(config) = AppConfig::from_env()
-        {
-            let client = match inside::settings() {
-                // The ports may be out of reach afterwards.
-                Some(settings) => inside::attach(settings, config).ok(),
-                None => Client::attach(config).ok(),
-            };
-            client.map(keep);
+        if client().is_none() {
+            if let Ok(config) = AppConfig::from_env() {
+                let client = match inside::settings() {
+                    // The ports may be out of reach afterwards.
+                    Some(settings) => inside::attach(settings, config).ok(),
+                    None => Client::attach(config).ok(),
+                };
+                client.map(keep);
+            }
         }
     }
     if let Some(client) = client() {

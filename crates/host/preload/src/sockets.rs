@@ -331,13 +331,13 @@ unsafe fn inside_setsockopt(
         Object::Pending(pending) => {
             let mut state = pending.state();
             // SAFETY: the caller's value is that long.
-            if let Ok(value) = unsafe { given(value, len) }
-                && let Some(judged) = options::judged_for_the_kernel(level, name, value)
-            {
-                if judged.is_ok() {
-                    Told::remember(&mut state.told, Told::new(level, name, value));
+            if let Ok(value) = unsafe { given(value, len) } {
+                if let Some(judged) = options::judged_for_the_kernel(level, name, value) {
+                    if judged.is_ok() {
+                        Told::remember(&mut state.told, Told::new(level, name, value));
+                    }
+                    return Some(judged.map(|()| 0));
                 }
-                return Some(judged.map(|()| 0));
             }
             // SAFETY: the caller's own arguments.
             let answer = check(unsafe { real::setsockopt(fd, level, name, value, len) });

@@ -157,10 +157,10 @@ impl<T: Send + Sync> Table<T> {
             let node = slot.load(Ordering::Acquire);
             // SAFETY: nodes are never freed.
             let held = unsafe { node.as_ref() }?.hold();
-            if slot.load(Ordering::Acquire) == node
-                && let Some(held) = held
-            {
-                return Some(held);
+            if slot.load(Ordering::Acquire) == node {
+                if let Some(held) = held {
+                    return Some(held);
+                }
             }
         }
     }

@@ -213,10 +213,10 @@ impl DpdkQueue {
         let has_room = self.reserve(len).is_some();
         let room = if self.in_long { Some(&mut self.long[..]) } else { self.room.as_mut().map(Room::bytes_mut) };
         let mut frame = room.filter(|_| has_room).and_then(|room| room.get_mut(..len));
-        if let Some(frame) = &mut frame
-            && self.batch.copy(index, frame) != len
-        {
-            return self.counters.drop_rx(RxDrop::BadHeader);
+        if let Some(frame) = &mut frame {
+            if self.batch.copy(index, frame) != len {
+                return self.counters.drop_rx(RxDrop::BadHeader);
+            }
         }
         self.counters.received(len);
         if turn(len, meta, frame) && has_room {

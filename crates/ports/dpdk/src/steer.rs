@@ -137,10 +137,10 @@ impl Steer {
         let found = self.flows.find(flow, now);
         if found.unwrap_or(home) != core {
             self.flows.remember(flow, core, now);
-        } else if found.is_some()
-            && let Some(ended) = ends(frame)
-        {
-            self.flows.mark(flow, ended);
+        } else if found.is_some() {
+            if let Some(ended) = ends(frame) {
+                self.flows.mark(flow, ended);
+            }
         }
     }
 }

@@ -113,23 +113,23 @@ impl Server {
             Method::Get | Method::Head => {}
         }
         let Ok((path, query)) = target::split(target) else { return self.error(400, persistence, is_head, "") };
-        if self.config.sink
-            && let Some(len) = path.strip_prefix(b"/random/")
-        {
-            return match core::str::from_utf8(len).ok().and_then(|l| l.parse::<u64>().ok()) {
-                Some(len) => {
-                    let seed = target::query_number(query, "seed").unwrap_or(0);
-                    self.send(
-                        200,
-                        persistence,
-                        len,
-                        "Content-Type: application/octet-stream\r\n",
-                        is_head,
-                        Body::random(seed, len),
-                    )
-                }
-                None => self.error(404, persistence, is_head, ""),
-            };
+        if self.config.sink {
+            if let Some(len) = path.strip_prefix(b"/random/") {
+                return match core::str::from_utf8(len).ok().and_then(|l| l.parse::<u64>().ok()) {
+                    Some(len) => {
+                        let seed = target::query_number(query, "seed").unwrap_or(0);
+                        self.send(
+                            200,
+                            persistence,
+                            len,
+                            "Content-Type: application/octet-stream\r\n",
+                            is_head,
+                            Body::random(seed, len),
+                        )
+                    }
+                    None => self.error(404, persistence, is_head, ""),
+                };
+            }
         }
         match &self.root {
             None => {

@@ -149,13 +149,14 @@ fn client_turn(client: &mut Side, now: Instant, answered: &mut u64) -> usize {
     burst.clear();
     stack.expire(now);
     while let Some(event) = stack.next_event() {
-        if let Event::Conn { conn, what, .. } = event
-            && what.has(ConnEvents::READABLE)
-            && let Ok(bytes) = stack.recv(conn)
-        {
-            let n = bytes.len();
-            stack.consumed(conn, n as u32);
-            *answered += (n / MESSAGE) as u64;
+        if let Event::Conn { conn, what, .. } = event {
+            if what.has(ConnEvents::READABLE) {
+                if let Ok(bytes) = stack.recv(conn) {
+                    let n = bytes.len();
+                    stack.consumed(conn, n as u32);
+                    *answered += (n / MESSAGE) as u64;
+                }
+            }
         }
     }
     stack.emit(now, out);

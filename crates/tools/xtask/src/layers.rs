@@ -58,7 +58,7 @@ const TABLE: &[Row] = &[
     row("command", &["wire"],                                         &[]),
     row("ports",   &["base", "wire", "pkt", "dev", "tap", "dpdk"],    &[]),
     row("session", &["base", "options", "wire", "pkt", "proto", "dev", "engine", "shm", "ports"], &["sim"]),
-    row("host",    &["base", "wire", "pkt", "proto", "dev", "engine", "shm", "command", "ports", "session"], &["sim", "script"]),
+    row("host",    &["base", "wire", "pkt", "proto", "options", "dev", "engine", "shm", "command", "ports", "session"], &["sim", "script"]),
     row("inproc",  &["base", "engine", "shm", "host"],                &[]),
     row("fuzz",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "shm", "command", "client", "host", "script"], &[]),
     row("capi",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports"], &[]),

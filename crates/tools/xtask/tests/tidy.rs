@@ -24,6 +24,33 @@ fn a_clean_workspace_passes() {
     assert_clean(&tidy(Tree::clean().root()).unwrap().findings);
 }
 
+// ---- the Rust of Debian 13
+
+#[test]
+fn a_chain_of_lets_is_refused_in_tests_too() {
+    let refused = |text: &str, line: usize| {
+        let place = format!("crates/services/engine/src/lib.rs:{line}");
+        assert_refused(&with_lib("engine", text), &place, &["Rust 1.88", "one `if` in another"]);
+    };
+    refused("fn f(a: Option<u8>) {\n    if a.is_some()\n        && let Some(_) = a\n    {\n    }\n}\n", 3);
+    refused("fn f(a: Option<u8>) {\n    if let Some(b) = a && b > 1 {}\n}\n", 2);
+    let text = "fn f() {\n    // SAFETY: a test.\n    if let Some(a) = unsafe { g() } && a > 1 {}\n}\n";
+    assert_refused(&with_lib("tap", text), "crates/ports/tap/src/lib.rs:3", &["Rust 1.88"]);
+    refused("#[cfg(test)]\nmod tests {\n    fn f() {\n        while let Some(_) = g(1 & 2) && h() {}\n    }\n}\n", 4);
+}
+
+#[test]
+fn what_only_looks_like_a_chain_of_lets_is_none() {
+    for text in [
+        "fn f(a: bool, b: bool) {\n    let c = a && b;\n    if c && a {}\n}\n",
+        "fn f(a: Option<bool>) {\n    if let Some(b) = a.filter(|c| *c && true) {}\n}\n",
+        "fn f(a: &&u8) {\n    if let &&1 = a {}\n    if let 1 = g(&&2) {}\n}\n",
+        "fn f(a: Option<u8>) {\n    if let Some(b) = a {\n        if b > 1 && b < 9 {}\n    }\n}\n",
+    ] {
+        assert_clean(&with_lib("engine", text));
+    }
+}
+
 // ---- unsafe
 
 const READ: &str = "pub fn read(from: *const u8) -> u8 {\n    // SAFETY: not really.\n    unsafe { *from }\n}\n";

@@ -226,13 +226,13 @@ impl RingTx {
         if let Some(chunk) = small {
             return Some(self.begin_small(queue, chunk));
         }
-        if self.lendable(0) > 0
-            && let Some(chunk) = self.arena.take()
-        {
-            // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
-            queue.front = 0;
-            (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
-            return Some(0);
+        if self.lendable(0) > 0 {
+            if let Some(chunk) = self.arena.take() {
+                // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
+                queue.front = 0;
+                (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
+                return Some(0);
+            }
         }
         let chunk = if prefers_small { None } else { self.arena.take_small() }?;
         Some(self.begin_small(queue, chunk))

@@ -94,11 +94,12 @@ impl<E: Env> Conn<E> {
 
     /// The connection comes from another stack, which has `known` its path if it went by BBR there.
     pub(super) fn resume(&mut self, p: &mut Pools<E>, now: Instant, known: Option<Known>) {
-        if let Some(known) = known
-            && let Some(paced) = self.cc.paced().get_mut(&mut p.paced)
-            && let Some(bbr) = &mut paced.bbr
-        {
-            bbr.resume(&self.cc, known, now);
+        if let Some(known) = known {
+            if let Some(paced) = self.cc.paced().get_mut(&mut p.paced) {
+                if let Some(bbr) = &mut paced.bbr {
+                    bbr.resume(&self.cc, known, now);
+                }
+            }
         }
     }
 
@@ -201,11 +202,10 @@ impl<E: Env> Conn<E> {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let recovery = self.recovery(p);
         let pipe = recovery.pipe(una, nxt, mss, self.known(p));
-        if pipe < self.cc.cwnd()
-            && recovery.lost_bytes(una, nxt, mss, self.known(p)) == 0
-            && let Some(paced) = self.cc.paced().get_mut(&mut p.paced)
-        {
-            paced.delivery.app_limits(pipe);
+        if pipe < self.cc.cwnd() && recovery.lost_bytes(una, nxt, mss, self.known(p)) == 0 {
+            if let Some(paced) = self.cc.paced().get_mut(&mut p.paced) {
+                paced.delivery.app_limits(pipe);
+            }
         }
     }
 

@@ -704,13 +704,13 @@ impl<E: Env> Tcp<E> {
         if marks.has(Marks::ORPHAN) {
             self.orphan_bytes += bytes;
             self.orphans.push_back(&mut links, index);
-        } else if marks.has(Marks::PENDING)
-            && let Some(id) = listener
-        {
-            if let Some(listener) = self.listeners.get_mut(id) {
-                listener.queue.push_back(&mut links, index);
+        } else if marks.has(Marks::PENDING) {
+            if let Some(id) = listener {
+                if let Some(listener) = self.listeners.get_mut(id) {
+                    listener.queue.push_back(&mut links, index);
+                }
+                self.listeners.mark(id);
             }
-            self.listeners.mark(id);
         }
         Ok(index)
     }

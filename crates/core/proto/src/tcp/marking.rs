@@ -124,10 +124,10 @@ impl<E: Env> Conn<E> {
     /// The window was cut because of a loss.
     pub(crate) fn ecn_is_cut(&mut self, p: &mut Pools<E>) {
         let nxt = self.snd.nxt;
-        if self.marks.has(Marks::ECN)
-            && let Some(state) = self.ecn_mut(p)
-        {
-            state.is_cut(nxt);
+        if self.marks.has(Marks::ECN) {
+            if let Some(state) = self.ecn_mut(p) {
+                state.is_cut(nxt);
+            }
         }
     }
 
@@ -135,10 +135,10 @@ impl<E: Env> Conn<E> {
     pub(crate) fn ecn_timed_out(&mut self, p: &mut Pools<E>) {
         self.ecn_is_cut(p);
         let tries = self.recovery.tries;
-        if self.marks.has(Marks::ECN)
-            && let Some(state) = self.ecn_mut(p)
-        {
-            state.timed_out(tries);
+        if self.marks.has(Marks::ECN) {
+            if let Some(state) = self.ecn_mut(p) {
+                state.timed_out(tries);
+            }
         }
     }
 

@@ -197,14 +197,13 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
     if flight == 0 {
         restart_if_idle(cx.now, c, cx.pools, cx.config);
     }
-    if !LAST
-        && !early
-        && let Some(len) = lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len))
-    {
-        let span = Span::with_len(c.snd.nxt, len);
-        debug_assert!(would_send(c, cx.pools, max_piece, span));
-        emit_span(c, cx, (span, false), Again::New)?;
-        return Ok(Turn::Done);
+    if !LAST && !early {
+        if let Some(len) = lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len)) {
+            let span = Span::with_len(c.snd.nxt, len);
+            debug_assert!(would_send(c, cx.pools, max_piece, span));
+            emit_span(c, cx, (span, false), Again::New)?;
+            return Ok(Turn::Done);
+        }
     }
     if !LAST && !early && !c.rare.is_none() {
         emit_probe(c, cx, path.mtu)?;
@@ -811,10 +810,11 @@ impl<'a> Lent<'a> {
 
 /// Announces urgent data that lies ahead of the segment, as far as 16 bits can point (RFC 6093).
 fn put_urgent<E: Env>(c: &Conn<E>, p: &Pools<E>, seg: &mut Segment) {
-    if c.marks.has(Marks::SEND_URGENT)
-        && let urgent = c.suffered(p).cold.snd_urgent
-        && urgent.gt(seg.seq)
-    {
+    if !c.marks.has(Marks::SEND_URGENT) {
+        return;
+    }
+    let urgent = c.suffered(p).cold.snd_urgent;
+    if urgent.gt(seg.seq) {
         seg.flags |= Flags::URG;
         seg.urg = urgent.since(seg.seq).min(u32::from(u16::MAX)) as u16;
     }

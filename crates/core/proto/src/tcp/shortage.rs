@@ -50,11 +50,11 @@ impl<E: Env> Tcp<E> {
         let (acked, read) = (c.snd.una, c.read_to(&pools.rx));
         c.note_rare(pools, |_| ());
         let Some(place) = c.rare.index() else { return };
-        if borrowers.line.push_back(&mut pools.rare_stats.links(|t| &mut t.loan.link), place)
-            && let Some(record) = c.rare.get_mut(&mut pools.rare_stats)
-        {
-            let link = record.loan.link;
-            record.loan = Loan { link, conn: index, acked, read, since: Ms::of(*now) };
+        if borrowers.line.push_back(&mut pools.rare_stats.links(|t| &mut t.loan.link), place) {
+            if let Some(record) = c.rare.get_mut(&mut pools.rare_stats) {
+                let link = record.loan.link;
+                record.loan = Loan { link, conn: index, acked, read, since: Ms::of(*now) };
+            }
         }
     }
 

@@ -258,10 +258,10 @@ impl<E: Env> Tcp<E> {
         let behind = now.since(self.now);
         let mut at = self.unclocked.take();
         while let Some(index) = at {
-            if let Some(c) = self.open.by_index_mut(index)
-                && c.deadline(Timer::Orphan, now).is_set()
-            {
-                c.move_deadline(Timer::Orphan, c.deadline(Timer::Orphan, now) + behind);
+            if let Some(c) = self.open.by_index_mut(index) {
+                if c.deadline(Timer::Orphan, now).is_set() {
+                    c.move_deadline(Timer::Orphan, c.deadline(Timer::Orphan, now) + behind);
+                }
             }
             at = self.orphans.next(&mut self.open.links(|c| &mut c.owner), index);
         }
@@ -392,12 +392,13 @@ impl<E: Env> Tcp<E> {
     #[cold]
     #[inline(never)]
     pub(super) fn settle_received(&mut self, config: &Config, counters: &mut Counters, index: u32) {
-        if self.is_far()
-            && let Some(c) = self.open.by_index_mut(index)
-            && c.waits_only_to_ack(self.now, &self.pools)
-        {
-            c.marks.clear(Marks::REARM);
-            c.wants_turn();
+        if self.is_far() {
+            if let Some(c) = self.open.by_index_mut(index) {
+                if c.waits_only_to_ack(self.now, &self.pools) {
+                    c.marks.clear(Marks::REARM);
+                    c.wants_turn();
+                }
+            }
         }
         self.note_borrower(index);
         self.settle_here(config, counters, index);

@@ -638,11 +638,11 @@ impl<E: Env> Tcp<E> {
             let refused = c.choose_congestion(pools, now, options.congestion);
             counters.tcp.paced_refused += u64::from(refused);
         }
-        if c.settings.congestion() != before.congestion()
-            && let Some(rare) = c.rare.get_mut(&mut pools.rare_stats)
-        {
-            // Another algorithm takes over the window as it is, and knows nothing from before.
-            rare.cold.law = Law::NONE;
+        if c.settings.congestion() != before.congestion() {
+            if let Some(rare) = c.rare.get_mut(&mut pools.rare_stats) {
+                // Another algorithm takes over the window as it is, and knows nothing from before.
+                rare.cold.law = Law::NONE;
+            }
         }
         if c.settings.receive_buffer != before.receive_buffer && c.state.is_synchronized() {
             // What was promised stays so: a smaller one holds from what is promised next.

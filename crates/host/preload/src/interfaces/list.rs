@@ -150,11 +150,11 @@ fn of_address(one: &Interface, (ip, len): (IpAddr, u8)) -> Node {
     if let Some(broadcast) = broadcast(one, ip, len) {
         node.broadcast = stored(IpAddr::V4(broadcast));
     }
-    if let IpAddr::V6(ip) = ip
-        && ip.is_unicast_link_local()
-    {
-        // SAFETY: an address of IPv6 was just written there.
-        unsafe { (*(&raw mut node.addr).cast::<libc::sockaddr_in6>()).sin6_scope_id = shown(one.number) };
+    if let IpAddr::V6(ip) = ip {
+        if ip.is_unicast_link_local() {
+            // SAFETY: an address of IPv6 was just written there.
+            unsafe { (*(&raw mut node.addr).cast::<libc::sockaddr_in6>()).sin6_scope_id = shown(one.number) };
+        }
     }
     node
 }

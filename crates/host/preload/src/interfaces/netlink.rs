@@ -80,10 +80,10 @@ fn note(fd: c_int, message: &[u8]) {
     let Some(held) = TABLE.get(fd) else { return };
     let Object::Route(socket) = &*held else { return };
     let mut state = socket.state();
-    if let Some(question) = question(message)
-        && state.asked.len() < MOST_DUMPS
-    {
-        state.asked.push(question);
+    if let Some(question) = question(message) {
+        if state.asked.len() < MOST_DUMPS {
+            state.asked.push(question);
+        }
     }
 }
 

@@ -45,10 +45,10 @@ pub(crate) fn number(addr: Option<SocketAddr>) -> u32 {
 
 /// The address as a program sees it, on the interface of this number.
 pub(crate) fn with(mut addr: SocketAddr, number: u32) -> SocketAddr {
-    if let SocketAddr::V6(v6) = &mut addr
-        && v6.ip().is_unicast_link_local()
-    {
-        v6.set_scope_id(shown(number));
+    if let SocketAddr::V6(v6) = &mut addr {
+        if v6.ip().is_unicast_link_local() {
+            v6.set_scope_id(shown(number));
+        }
     }
     addr
 }

@@ -172,12 +172,12 @@ impl World {
         let mut out = Out::default();
         self.stack.emit(self.now, &mut out);
         for frame in out.frames {
-            if let Some((to, segment, len)) = peers::read(&frame)
-                && let Some(peer) = self.peers.get_mut(to)
-            {
-                self.wire.extend(peer.take(&segment, len));
-                if segment.flags.rst() {
-                    self.ended.push(to as u32);
+            if let Some((to, segment, len)) = peers::read(&frame) {
+                if let Some(peer) = self.peers.get_mut(to) {
+                    self.wire.extend(peer.take(&segment, len));
+                    if segment.flags.rst() {
+                        self.ended.push(to as u32);
+                    }
                 }
             }
         }

@@ -352,6 +352,8 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         receive_buffer: input.word() >> (input.byte() % 32),
         send_buffer: input.word() >> (input.byte() % 32),
         mtu: u16::from(input.byte()) << (input.byte() % 9),
+        fast_open: input.word() >> (input.byte() % 32),
+        fast_open_connect: input.byte() & 1 != 0,
         multicast_ttl: input.byte(),
         multicast_loop: input.byte() & 1 != 0,
         multicast_iface: input.word() >> (input.byte() % 32),

@@ -233,9 +233,10 @@ fn the_help_of_every_command_has_examples() {
         let output = Command::new(env!("CARGO_BIN_EXE_clearway")).args([command, "--help"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    for command in
-        ["up", "run", "ctl", "explain", "http", "bulk", "bench", "lab", "reflect", "pktgen", "wire", "doctor", "man"]
-    {
+    for command in [
+        "up", "run", "ctl", "explain", "ss", "http", "bulk", "bench", "lab", "reflect", "pktgen", "wire", "doctor",
+        "man",
+    ] {
         let text = help(command);
         assert!(text.contains(&format!("Examples:\n  clearway {command}")), "{text}");
     }

@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::layers::CORE;
 use crate::modules::Module;
-use crate::source::Kind;
+use crate::source::{Kind, Source};
 
 /// Where a clock of the operating system may be read. Everything else is handed the time as a value, so that it can be replayed.
 /// Tests and benches may read clocks everywhere.
@@ -35,6 +35,11 @@ pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
             let message = "`#[ignore]` without a reason: write `#[ignore = \"why, and how to run it\"]`";
             findings.push(Finding::new(&source.path, word.line, message));
         }
+        if word.text == "let" && chains(source, index) {
+            let message =
+                "a chain of `let` needs Rust 1.88, and `rust-version` is that of Debian 13: write one `if` in another";
+            findings.push(Finding::new(&source.path, word.line, message));
+        }
         if word.kind != Kind::Name || module.is_test(word.line) {
             continue;
         }
@@ -62,4 +67,42 @@ pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(&source.path, word.line, message));
         }
     }
+}
+
+/// Whether the `let` at `index` is one of several conditions of an `if` or `while`.
+fn chains(source: &Source, index: usize) -> bool {
+    if source.before(index, 1) == "&" && source.before(index, 2) == "&" {
+        return true;
+    }
+    if !["if", "while"].contains(&source.before(index, 1)) {
+        return false;
+    }
+    let mut depth = 0;
+    let condition = source.words.iter().enumerate().skip(index).take_while(|&(at, word)| {
+        match word.text.as_str() {
+            "(" | "[" => depth += 1,
+            ")" | "]" => depth -= 1,
+            "}" if depth > 0 => depth -= 1,
+            // A block that is a value, such as one of `unsafe`, belongs to the condition.
+            "{" if depth > 0 || source.before(at, 1) == "unsafe" => depth += 1,
+            "{" => return false,
+            _ => {}
+        }
+        true
+    });
+    let mut inner = 0;
+    // A pattern may begin with two references; behind the `=` two are an `and`.
+    let mut is_behind = false;
+    for (at, word) in condition {
+        match word.text.as_str() {
+            "(" | "[" | "{" => inner += 1,
+            ")" | "]" | "}" => inner -= 1,
+            "=" => is_behind = true,
+            "&" if inner == 0 && is_behind && source.before(at, 1) != "=" && source.reads(at, &["&", "&"]) => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }

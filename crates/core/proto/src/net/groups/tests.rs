@@ -229,8 +229,9 @@ fn more_sources_than_can_be_named_let_all_in_and_sockets_decide() {
     assert_eq!(said(&net.emit()), [one(RecordKind::ChangeToExclude, G4, &[])]);
     net.ingest(&data(G4, "10.0.1.20", 5000));
     assert!(net.stack.udp_recv(a).is_none() && net.stack.udp_recv(b).is_some());
-    let too_many = GroupChange::Filter(FilterMode::Include, &sources(0, 17));
-    assert_eq!(change(&mut net, a, G4, too_many), Err(GroupError::TooMany));
+    let too_many = sources(0, 17);
+    let change = change(&mut net, a, G4, GroupChange::Filter(FilterMode::Include, &too_many));
+    assert_eq!(change, Err(GroupError::TooMany));
 }
 
 #[test]

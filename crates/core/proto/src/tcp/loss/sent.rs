@@ -116,11 +116,11 @@ impl Sent {
     pub(crate) fn on_sent(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
         let next = Flight { span, at, again: false, lost: false };
         let grain = self.grain;
-        if let Some(last) = self.flights_mut().last_mut()
-            && are_one(last, &next, grain)
-        {
-            (last.span.end, last.at) = (span.end, at);
-            return;
+        if let Some(last) = self.flights_mut().last_mut() {
+            if are_one(last, &next, grain) {
+                (last.span.end, last.at) = (span.end, at);
+                return;
+            }
         }
         self.make_room(1, board);
         if let Some(place) = self.flights.get_mut(usize::from(self.count)) {

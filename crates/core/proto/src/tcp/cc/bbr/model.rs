@@ -381,16 +381,16 @@ impl Bbr {
 
     pub(super) fn update_min_rtt(&mut self, i: &Input) {
         self.probe_rtt_expired = i.now > self.probe_rtt_min_at + PROBE_RTT_INTERVAL;
-        if let Some(rtt) = i.sample.rtt
-            && (self.probe_rtt_expired || self.probe_rtt_min.is_none_or(|least| rtt < least))
-        {
-            (self.probe_rtt_min, self.probe_rtt_min_at) = (Some(rtt), i.now);
+        if let Some(rtt) = i.sample.rtt {
+            if self.probe_rtt_expired || self.probe_rtt_min.is_none_or(|least| rtt < least) {
+                (self.probe_rtt_min, self.probe_rtt_min_at) = (Some(rtt), i.now);
+            }
         }
         let is_old = i.now > self.min_rtt_at + MIN_RTT_FILTER;
-        if let Some(rtt) = self.probe_rtt_min
-            && (is_old || self.min_rtt.is_none_or(|least| rtt < least))
-        {
-            (self.min_rtt, self.min_rtt_at) = (Some(rtt), self.probe_rtt_min_at);
+        if let Some(rtt) = self.probe_rtt_min {
+            if is_old || self.min_rtt.is_none_or(|least| rtt < least) {
+                (self.min_rtt, self.min_rtt_at) = (Some(rtt), self.probe_rtt_min_at);
+            }
         }
     }
 
