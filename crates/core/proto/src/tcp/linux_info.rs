@@ -16,6 +16,9 @@ const OPT_ECN_SEEN: u8 = 16;
 /// TCP_ACCECN_ACE_FAIL_RECV: the ACE field that came was not one.
 const ACE_FAIL_RECV: u8 = 2;
 
+/// Bytes that the timestamps option takes of each segment, padded (RFC 7323 appendix A).
+const TIMESTAMPS_LEN: u32 = 12;
+
 /// Linux shows this for a threshold that was never set (TCP_INFINITE_SSTHRESH).
 const NO_SSTHRESH: u32 = i32::MAX as u32;
 
@@ -57,7 +60,8 @@ impl TcpInfo {
             ato: micros(self.ato),
             snd_mss: self.snd_mss.into(),
             rcv_mss: self.rcv_mss.into(),
-            advmss: self.advertised_mss.into(),
+            // Linux takes the room of the timestamps off what it announced (`tcp_rcv_synsent_state_process`).
+            advmss: u32::from(self.advertised_mss).saturating_sub(if self.timestamps { TIMESTAMPS_LEN } else { 0 }),
             pmtu: self.path_mtu,
             rtt: micros(self.rtt),
             rttvar: micros(self.rttvar),
