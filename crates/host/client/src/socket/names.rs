@@ -8,6 +8,9 @@ use clearway_shm::layout::{flags, option_word, request, state};
 use crate::ready::ALL;
 use crate::{Errno, Socket};
 
+/// Options that bound how much a program may write: they have to hold for the write that comes next.
+const BOUNDS_WRITES: [Field; 2] = [Field::SendBuffer, Field::NotsentLowat];
+
 impl Socket {
     /// Gives it its own address.
     ///
@@ -143,7 +146,7 @@ impl Socket {
         self.with(|socket| socket.options)
     }
 
-    /// Sets all of them. A stream refuses none, so its worker is told by the ring, and nobody waits.
+    /// Sets all of them. A stream refuses none, so its worker is told by the ring, and nobody waits, but for what the next write has to find.
     ///
     /// # Errors
     /// When the host is gone.
@@ -170,6 +173,9 @@ impl Socket {
         let known = self.options();
         let differs = |field: &&Field| known.get(**field) != options.get(**field);
         let mut fields: Vec<Field> = Field::ALL.iter().filter(differs).copied().collect();
+        if fields.iter().any(|field| BOUNDS_WRITES.contains(field)) {
+            return None;
+        }
         if fields.is_empty() {
             // Set once more it still sends what waits.
             fields.push(Field::Nodelay);

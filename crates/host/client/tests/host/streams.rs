@@ -322,6 +322,12 @@ fn options_of_a_stream_hold_without_a_question() {
     let long = SocketOptions { user_timeout: u32::MAX, nodelay: false, ..set };
     theirs.set_options(&long).unwrap();
     assert_eq!(asked(), before + 1);
+    // What bounds the next write holds when the call returns, so the answer is waited for.
+    for bound in [SocketOptions { notsent_lowat: 32_768, ..long }, SocketOptions { send_buffer: 32_768, ..long }] {
+        let before = asked();
+        theirs.set_options(&bound).unwrap();
+        assert_eq!(asked(), before + 1, "{bound:?}");
+    }
 }
 
 #[test]
