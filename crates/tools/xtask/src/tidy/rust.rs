@@ -77,8 +77,9 @@ fn chains(source: &Source, index: usize) -> bool {
     if !["if", "while"].contains(&source.before(index, 1)) {
         return false;
     }
-    let mut depth = 0;
-    let condition = source.words.iter().enumerate().skip(index).take_while(|&(at, word)| {
+    // A pattern may begin with two references; behind the `=` two are an `and`.
+    let (mut depth, mut is_behind) = (0, false);
+    for (at, word) in source.words.iter().enumerate().skip(index) {
         match word.text.as_str() {
             "(" | "[" => depth += 1,
             ")" | "]" => depth -= 1,
@@ -86,19 +87,8 @@ fn chains(source: &Source, index: usize) -> bool {
             // A block that is a value, such as one of `unsafe`, belongs to the condition.
             "{" if depth > 0 || source.before(at, 1) == "unsafe" => depth += 1,
             "{" => return false,
-            _ => {}
-        }
-        true
-    });
-    let mut inner = 0;
-    // A pattern may begin with two references; behind the `=` two are an `and`.
-    let mut is_behind = false;
-    for (at, word) in condition {
-        match word.text.as_str() {
-            "(" | "[" | "{" => inner += 1,
-            ")" | "]" | "}" => inner -= 1,
             "=" => is_behind = true,
-            "&" if inner == 0 && is_behind && source.before(at, 1) != "=" && source.reads(at, &["&", "&"]) => {
+            "&" if depth == 0 && is_behind && source.before(at, 1) != "=" && source.reads(at, &["&", "&"]) => {
                 return true;
             }
             _ => {}
